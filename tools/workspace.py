@@ -1,0 +1,50 @@
+"""A workspace: one folder of a real repository and the hands' view of it."""
+
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tools.sandbox.policy import SandboxPolicy
+    from tools.shell import ShellSession
+
+
+def content_hash(data: bytes) -> str:
+    """blake2b-160 of the bytes, as 40 hex digits: the name of content everywhere in Etude."""
+    return hashlib.blake2b(data, digest_size=20).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """An editor's unsaved text of a file; it wins over the file on disk."""
+
+    text: str
+    version: int | None = None
+
+
+WriteThrough = Callable[[str, str], Awaitable[None]]
+"""Writes `(relative path, whole new text)` through the editor that holds an unsaved buffer of it."""
+
+
+@dataclass(slots=True)
+class Workspace:
+    """One folder, absolute and resolved.
+
+    `seen` holds, per relative path, the hash of the content the model last saw: edits compare and swap
+    on it. It is a fold of the log; whoever opens a session fills it. `shell` is started on first use.
+    """
+
+    root: Path
+    policy: "SandboxPolicy"
+    seen: dict[str, str] = field(default_factory=dict)
+    buffers: Mapping[str, Buffer] = field(default_factory=dict)
+    write_through: WriteThrough | None = None
+    shell: "ShellSession | None" = None
+
+    async def close(self) -> None:
+        """End the shell and everything that runs in its sandbox."""
+        if self.shell is not None:
+            shell, self.shell = self.shell, None
+            await shell.close()
