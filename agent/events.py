@@ -169,6 +169,8 @@ class Call(Record):
     id: str
     name: str
     arguments: str
+    provider_id: str | None = None
+    """The id the provider gave it; `id` is ours and unique."""
 
 
 class Generation(Record):
@@ -195,6 +197,8 @@ class Generation(Record):
     first_token: int | None = None
     ended: int
     retries: int = 0
+    steered: list[int] = Field(default_factory=list)
+    """Sequence numbers of the steering messages that its prompt took up, after the earlier messages."""
 
 
 class Text(Record):

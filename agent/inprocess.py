@@ -1,0 +1,61 @@
+"""The agent in a Python program: a session in memory on a folder, with a model of your choice."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from platformdirs import user_cache_path
+from ulid import ULID
+
+from agent.approval import Ask, deny_headless
+from agent.events import Event, Live, Mode, Prompt, SessionCreated, draft
+from agent.log import MemoryLog
+from agent.loop import run_turn
+from agent.models.catalog import open_model
+from agent.models.settings import ModelSettings
+from agent.session import Session
+from tools.sandbox.policy import SandboxPolicy
+from tools.workspace import Workspace
+
+
+@asynccontextmanager
+async def open_session(
+    workspace: str | Path,
+    *,
+    model: str,
+    mode: Mode = "auto",
+    approve: Ask = deny_headless,
+    models: Mapping[str, ModelSettings] | None = None,
+    max_steps: int = 200,
+    policy: SandboxPolicy | None = None,
+) -> AsyncIterator[Session]:
+    """A session on a folder; its log lives in memory (`session.log.events`).
+
+    `model` is a name as `--model` takes it (`openai:MODEL`, `local`, a key of `models`). `approve`
+    answers approval requests; by default nobody is there and they are denied.
+
+    Raises:
+        NotADirectoryError: `workspace` is not a folder.
+        ModelError: there is no such model.
+    """
+    root = Path(workspace).expanduser().resolve()
+    if not root.is_dir():
+        raise NotADirectoryError(f"{root} is not a folder: give the folder of a repository")
+    client = open_model(model, models=models or {}, cache_dir=user_cache_path("etude"))
+    log = MemoryLog(str(ULID()))
+    created = SessionCreated(
+        workspace=str(root), user_id="local", model=client.name, mode=mode, profile=client.profile
+    )
+    first = await log.submit(draft("session.created", created))
+    hands = Workspace(root, policy or SandboxPolicy())
+    session = Session(log, [first], hands, client, approve, max_steps=max_steps)
+    try:
+        yield session
+    finally:
+        await session.close()
+        await client.close()
+
+
+def ask(session: Session, text: str) -> AsyncIterator[Event | Live]:
+    """Run one turn on these words; yields events and live chunks, up to `turn.ended`."""
+    return run_turn(session, Prompt(message_id=str(ULID()), text=text))

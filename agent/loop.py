@@ -1,0 +1,227 @@
+"""The agent loop: one turn, from a user's message to the agent's stop.
+
+A turn is a row of steps; a step is one generation and the calls it made. Everything that happens is an
+event of the log before anyone sees it as done, and the next request is made from the fold of the log.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from agent import prompts
+from agent.calls import close_calls, may_change, run_calls
+from agent.events import EndReason, ErrorData, Event, Generation, Live, Prompt, TurnEnded, TurnStarted, Usage
+from agent.instructions import load
+from agent.log import LogError
+from agent.models.client import ContextOverflow, ModelError
+from agent.session import Session
+from agent.step import generate
+from agent.workspace_facts import Facts
+from tools.errors import EnvironmentFault
+from tools.registry import schemas
+
+log = logging.getLogger(__name__)
+
+REPEATS_REFUSED, REPEATS_ENDED = 3, 6
+"""The same calls in consecutive steps: from the third on they are refused, at the sixth the turn ends."""
+MALFORMED_ENDED = 5
+"""Consecutive steps without one valid call after which the turn ends."""
+EMPTY_ENDED = 3
+"""Consecutive empty answers after which the turn ends."""
+
+
+class TurnRunning(RuntimeError):
+    """A session runs one turn at a time: queue the prompt or steer the running turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Why a turn ended, in the log's word and, where it is not the ordinary end, in a sentence."""
+
+    reason: EndReason
+    message: str | None = None
+
+
+async def run_turn(session: Session, prompt: Prompt) -> AsyncIterator[Event | Live]:
+    """Run one turn; yields every stored event and every live chunk, in order, up to `turn.ended`.
+
+    Leaving the iterator early cancels the turn.
+
+    Raises:
+        TurnRunning: another turn of this session is under way.
+        LogError: the log could not store an event; nothing after it happened.
+    """
+    if session.running:
+        raise TurnRunning(f"session {session.id} is running a turn: queue the prompt or steer it")
+    out: asyncio.Queue[Event | Live | None] = asyncio.Queue()
+    task = session.task = asyncio.create_task(_turn(session, prompt), name=f"turn {session.id}")
+    stop = session.listen(out.put_nowait)
+    task.add_done_callback(lambda _: out.put_nowait(None))
+    try:
+        while (message := await out.get()) is not None:
+            yield message
+    finally:
+        stop()
+        if not task.done():
+            task.cancel()
+        await task
+
+
+async def recover(session: Session) -> None:
+    """Close what a crash left open: calls without results, approvals without answers, the turn itself."""
+    state = session.state
+    if not state.running and not state.pending_calls:
+        return
+    await close_calls(session, "interrupted", "Interrupted: the server stopped before this call ended.")
+    if state.running:
+        ended = TurnEnded(reason="interrupted", message="the server stopped during this turn")
+        await session.record("turn.ended", ended)
+
+
+async def _turn(session: Session, prompt: Prompt) -> None:
+    await recover(session)
+    turn = session.state.turn + 1
+    usage, cost = session.state.usage, session.state.cost or 0.0
+    end = End("interrupted")
+    await session.record("prompt", prompt, turn=turn, step=0)
+    facts = Facts(session, turn)
+    try:
+        await _begin(session, turn)
+        end = await _steps(session, turn, facts)
+    except asyncio.CancelledError:
+        end = End("cancelled")
+    except ContextOverflow as error:
+        end = End("overlong", error.message)
+    except ModelError as error:
+        end = End("model_error", error.message)
+    except EnvironmentFault as error:
+        end = End("env_error", error.message)
+    except LogError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a defect of ours must still end the turn honestly
+        log.exception("turn %d of session %s failed", turn, session.id)
+        end = End("env_error", f"a defect in Etude ended the turn ({type(error).__name__}); it was logged")
+    await _unbroken(_end(session, end, turn, facts, usage, cost))
+
+
+async def _begin(session: Session, turn: int) -> None:
+    """Log what the turn starts from; the prompt's prefix is made anew only where it has to be."""
+    state, model = session.state, session.model
+    prefix = (model.name, state.mode, state.profile)
+    fresh = state.system is None or state.prefix != prefix
+    instructions = await asyncio.to_thread(load, session.workspace) if fresh else None
+    started = TurnStarted(
+        model=model.name,
+        policy=model.policy,
+        mode=state.mode,
+        profile=state.profile,
+        max_steps=session.max_steps,
+        system=prompts.system(state.profile, state.mode, state.workspace, instructions) if fresh else None,
+        tools=schemas(state.profile) if fresh else None,
+    )
+    await session.record("turn.started", started, turn=turn, step=0)
+
+
+async def _steps(session: Session, turn: int, facts: Facts) -> End:
+    watch = Watch()
+    for step in range(1, session.max_steps + 1):
+        generation = await generate(session, turn, step)
+        if generation.calls:
+            if may_change(generation):
+                await facts.record()
+            refusal = watch.repetition(generation)
+            outcomes = await run_calls(session, generation, turn, step, refuse=refusal)
+            if end := await watch.after_calls(session, outcomes):
+                return end
+        elif end := watch.after_answer(session, generation):
+            return end
+    return End("max_steps", f"the turn reached its limit of {session.max_steps} steps")
+
+
+class Watch:
+    """Notices a turn that gets nowhere: the same calls again and again, malformed calls, empty answers."""
+
+    def __init__(self) -> None:
+        self.last: list[tuple[str, str]] = []
+        self.repeats = 0
+        self.malformed = 0
+        self.empty = 0
+
+    def repetition(self, generation: Generation) -> str | None:
+        """What to answer instead of running the same calls once more; None where they are new."""
+        calls = [(call.name, call.arguments) for call in generation.calls]
+        self.repeats = self.repeats + 1 if calls == self.last else 1
+        self.last = calls
+        if self.repeats < REPEATS_REFUSED:
+            return None
+        return (
+            f"This is the same call for the {self.repeats}. time in a row; it was not run again. "
+            "Its result would not differ. Do something else, or finish."
+        )
+
+    async def after_calls(self, session: Session, outcomes: list[str]) -> End | None:
+        """The end of the turn, if these outcomes are one call too many."""
+        self.empty = 0
+        if self.repeats >= REPEATS_REFUSED:
+            error = ErrorData(
+                where="loop", error="repeated_call", message=f"same calls {self.repeats} times in a row"
+            )
+            await session.record("error", error)
+        if self.repeats >= REPEATS_ENDED:
+            return End("malformed", f"the model repeated the same call {self.repeats} times")
+        valid = any(outcome in ("ok", "failed") for outcome in outcomes)
+        self.malformed = 0 if valid else self.malformed + 1
+        if self.malformed >= MALFORMED_ENDED:
+            return End("malformed", f"the model made no valid tool call in {self.malformed} steps")
+        return None
+
+    def after_answer(self, session: Session, generation: Generation) -> End | None:
+        """The end of the turn after an answer without calls; None where the turn goes on."""
+        if session.state.steered:
+            return None
+        if generation.finish == "length":
+            return End("overlong", "the answer was cut off at the output limit")
+        if generation.text.strip():
+            return End("end_turn")
+        self.empty += 1
+        if self.empty >= EMPTY_ENDED:
+            return End("malformed", f"the model gave {self.empty} empty answers in a row")
+        return None
+
+
+async def _end(session: Session, end: End, turn: int, facts: Facts, usage: Usage, cost: float) -> None:
+    state = session.state
+    await session.settle()
+    await facts.close(keep=end.reason != "cancelled")
+    if end.reason == "cancelled":
+        await close_calls(session, "cancelled", "Cancelled: the user stopped this turn.")
+    else:
+        await close_calls(session, "interrupted", f"Not finished: the turn ended ({end.reason}).")
+    ended = TurnEnded(
+        reason=end.reason,
+        message=end.message,
+        steps=state.step,
+        usage=_difference(state.usage, usage),
+        cost=None if state.cost is None else state.cost - cost,
+    )
+    await session.record("turn.ended", ended, turn=turn)
+
+
+def _difference(now: Usage, before: Usage) -> Usage:
+    fields = {
+        name: None if value is None else value - (getattr(before, name) or 0)
+        for name in ("input", "cached", "output", "reasoning")
+        for value in [getattr(now, name)]
+    }
+    return Usage.model_validate(fields)
+
+
+async def _unbroken(closing) -> None:  # noqa: ANN001
+    """Finish even when cancelled again: a turn that began must end in the log."""
+    task = asyncio.ensure_future(closing)
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.shield(task)
+    task.result()

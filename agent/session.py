@@ -1,0 +1,175 @@
+"""One live session: its log and the fold of it, its hands (workspace) and its mind (model)."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from agent.approval import Ask, deny_headless
+from agent.events import (
+    ConfigChanged,
+    Draft,
+    Event,
+    EventType,
+    Live,
+    Mode,
+    Prompt,
+    Queued,
+    Record,
+    Steered,
+    draft,
+)
+from agent.log import Log, LogError
+from agent.models.client import ModelClient
+from agent.state import fold
+from tools.registry import Profile
+from tools.workspace import Workspace
+
+Listener = Callable[[Event | Live], None]
+"""Told of every committed event and every live chunk, in order. Synchronous; must not raise."""
+
+
+class Session:
+    """The single writer of one session's log.
+
+    `max_steps` bounds the model calls of a turn, `max_output` the completion tokens of a call
+    (None: the engine's own limit).
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        events: Iterable[Event],
+        workspace: Workspace,
+        model: ModelClient,
+        ask: Ask = deny_headless,
+        *,
+        max_steps: int = 200,
+        max_output: int | None = None,
+    ) -> None:
+        self.log, self.workspace, self.model, self.ask = log, workspace, model, ask
+        self.max_steps, self.max_output = max_steps, max_output
+        self.state = fold(events)
+        self.workspace.seen = self.state.seen
+        self.task: asyncio.Task[None] | None = None
+        self.previous: list[bytes] = []
+        """The serialised items of the last request, to measure what the next one shares with it."""
+        self._listeners: list[Listener] = []
+        self.failure: LogError | None = None
+        self._pending: set[asyncio.Future[Event]] = set()
+
+    @property
+    def id(self) -> str:
+        return self.log.session_id
+
+    @property
+    def running(self) -> bool:
+        """Whether a turn of this process is under way."""
+        return self.task is not None and not self.task.done()
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Be told of everything from now on; returns what stops it."""
+        self._listeners.append(listener)
+
+        def stop() -> None:
+            with suppress(ValueError):
+                self._listeners.remove(listener)
+
+        return stop
+
+    def tell(self, message: Event | Live) -> None:
+        """Give one message to every listener."""
+        for listener in tuple(self._listeners):
+            listener(message)
+
+    def submit(self, item: Draft) -> "asyncio.Future[Event]":
+        """Hand an event to the log without waiting; it is applied and told when it is durable."""
+        if self.failure is not None:
+            raise self.failure
+        future = self.log.submit(item)
+        self._pending.add(future)
+        future.add_done_callback(self._stored)
+        return future
+
+    async def record(
+        self,
+        type: EventType,
+        record: Record,
+        *,
+        turn: int | None = None,
+        step: int | None = None,
+        blobs: dict[str, bytes] | None = None,
+    ) -> Event:
+        """Store an event and wait until it is durable.
+
+        Raises:
+            LogError: it could not be stored; the session must be opened again from its log.
+        """
+        turn = self.state.turn if turn is None else turn
+        step = self.state.step if step is None else step
+        event = await asyncio.shield(self.submit(draft(type, record, turn=turn, step=step, blobs=blobs)))
+        if self.failure is not None:
+            raise self.failure
+        return event
+
+    async def settle(self) -> None:
+        """Wait until everything submitted so far is durable."""
+        if self._pending:
+            await asyncio.wait(tuple(self._pending))
+        if self.failure is not None:
+            raise self.failure
+
+    async def queue(self, prompt: Prompt) -> Event:
+        """Keep a prompt for the next turn."""
+        fields = prompt.model_dump(exclude={"queued_seq"})
+        return await self.record("queued", Queued.model_validate(fields))
+
+    async def steer(self, prompt: Prompt) -> Event:
+        """Add a message to the running turn; the model sees it at its next step."""
+        fields = prompt.model_dump(exclude={"queued_seq", "editor"})
+        return await self.record("steered", Steered.model_validate(fields))
+
+    async def configure(
+        self,
+        *,
+        mode: Mode | None = None,
+        model: ModelClient | None = None,
+        profile: Profile | None = None,
+        title: str | None = None,
+    ) -> Event:
+        """Change how the session goes on; a change of mode, model or profile begins a new prompt prefix."""
+        name = model.name if model else None
+        event = await self.record(
+            "config.changed", ConfigChanged(mode=mode, model=name, profile=profile, title=title)
+        )
+        if model is not None:
+            self.model = model
+        return event
+
+    def cancel(self) -> bool:
+        """Stop the running turn at its next await. False when none is running."""
+        if self.task is None or self.task.done():
+            return False
+        return self.task.cancel()
+
+    async def close(self) -> None:
+        """Cancel a running turn, wait for its end to be stored, end the workspace's processes."""
+        self.cancel()
+        if self.task is not None:
+            with suppress(asyncio.CancelledError, LogError):
+                await self.task
+        await self.workspace.close()
+
+    def _stored(self, future: "asyncio.Future[Event]") -> None:
+        self._pending.discard(future)
+        if future.cancelled():
+            self.failure = self.failure or LogError("the log was closed while an event was being stored")
+            return
+        error = future.exception()
+        if error is not None:
+            self.failure = self.failure or (
+                error if isinstance(error, LogError) else LogError(f"the log failed: {error}")
+            )
+            return
+        event = future.result()
+        self.state.apply(event)
+        self.tell(event)

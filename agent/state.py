@@ -1,0 +1,260 @@
+"""The state of a session: a fold of its log. Nothing here is known that the log does not say."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import orjson
+
+from agent.content import render
+from agent.events import Event, Mode, Usage
+
+ARGUMENT_LIMIT = 65_536
+"""Characters of one call's arguments that stay in the context; longer ones are noted, not repeated."""
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A message of the user that no turn has taken up yet."""
+
+    seq: int
+    message_id: str
+    text: str
+    blocks: list[dict[str, Any]]
+    editor: dict[str, Any] | None = None
+
+
+@dataclass(slots=True)
+class State:
+    """Everything the loop, the hub and the clients need to know of a session.
+
+    `messages` is the conversation in the chat-completions format without the system message; it only
+    ever grows, so consecutive requests share their prefix.
+    """
+
+    workspace: str = ""
+    user_id: str = ""
+    model: str = ""
+    mode: Mode = "ask"
+    profile: Literal["full", "compact"] = "full"
+    title: str | None = None
+    last_seq: int = 0
+    turn: int = 0
+    step: int = 0
+    running: bool = False
+    system: str | None = None
+    tools: list[dict[str, Any]] | None = None
+    prefix: tuple[str, str, str] | None = None
+    """(model, mode, profile) that `system` and `tools` were made for."""
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    queued: list[Waiting] = field(default_factory=list)
+    steered: list[Waiting] = field(default_factory=list)
+    pending_calls: dict[str, str] = field(default_factory=dict)
+    """Calls of the model that have no result yet: id → tool name."""
+    announced: set[str] = field(default_factory=set)
+    """Pending calls that have a `tool.call` event."""
+    partial: str = ""
+    """Text streamed since the last generation ended: kept as a message if the turn is broken off."""
+    partial_id: str | None = None
+    seen: dict[str, str] = field(default_factory=dict)
+    instructions: set[str] = field(default_factory=set)
+    rules: set[str] = field(default_factory=set)
+    asked: dict[str, str] = field(default_factory=dict)
+    """Open approval requests: request id → call id."""
+    accepted: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """Message ids the log has accepted: id → (seq, `turn`, `queue` or `steer`)."""
+    prompt_node: str | None = None
+    request_messages: int = 0
+    """How many of `messages` the last request held."""
+    usage: Usage = field(default_factory=Usage)
+    cost: float | None = None
+    context_tokens: int = 0
+    end_reason: str | None = None
+
+    def apply(self, event: Event) -> None:
+        """Take one event into account. Unknown types change nothing."""
+        self.last_seq, data = event.seq, event.data
+        self.turn, self.step = max(self.turn, event.turn), event.step
+        handler = _HANDLERS.get(event.type)
+        if handler is not None:
+            handler(self, event, data)
+
+
+def fold(events: Iterable[Event]) -> State:
+    """The state after these events."""
+    state = State()
+    for event in events:
+        state.apply(event)
+    return state
+
+
+def add_usage(total: Usage, more: Usage) -> Usage:
+    """Field-wise sum; None where neither side reported."""
+
+    def plus(left: int | None, right: int | None) -> int | None:
+        return None if left is None and right is None else (left or 0) + (right or 0)
+
+    return Usage(
+        input=plus(total.input, more.input),
+        cached=plus(total.cached, more.cached),
+        output=plus(total.output, more.output),
+        reasoning=plus(total.reasoning, more.reasoning),
+    )
+
+
+def _created(state: State, event: Event, data: dict[str, Any]) -> None:
+    state.workspace, state.user_id = data["workspace"], data["user_id"]
+    state.model, state.mode, state.profile = data["model"], data["mode"], data["profile"]
+    state.title = data.get("title")
+
+
+def _configured(state: State, event: Event, data: dict[str, Any]) -> None:
+    state.model = data.get("model") or state.model
+    state.mode = data.get("mode") or state.mode
+    state.profile = data.get("profile") or state.profile
+    state.title = data.get("title") or state.title
+
+
+def _waiting(event: Event, data: dict[str, Any]) -> Waiting:
+    return Waiting(event.seq, data["message_id"], data["text"], data.get("blocks", []), data.get("editor"))
+
+
+def _queued(state: State, event: Event, data: dict[str, Any]) -> None:
+    state.queued.append(_waiting(event, data))
+    state.accepted[data["message_id"]] = (event.seq, "queue")
+
+
+def _steered(state: State, event: Event, data: dict[str, Any]) -> None:
+    state.steered.append(_waiting(event, data))
+    state.accepted[data["message_id"]] = (event.seq, "steer")
+
+
+def _prompt(state: State, event: Event, data: dict[str, Any]) -> None:
+    _take_steered(state, None)
+    state.queued = [item for item in state.queued if item.seq != data.get("queued_seq")]
+    state.accepted.setdefault(data["message_id"], (event.seq, "turn"))
+    state.messages.append(_user(data["text"], data.get("blocks", []), data.get("editor")))
+    state.title = state.title or _title(data["text"])
+    state.running, state.end_reason = True, None
+
+
+def _turn_started(state: State, event: Event, data: dict[str, Any]) -> None:
+    state.running = True
+    state.prefix = (data["model"], data["mode"], data["profile"])
+    if data.get("system") is not None:
+        state.system, state.tools = data["system"], data.get("tools", [])
+        state.request_messages = 0
+
+
+def _text(state: State, event: Event, data: dict[str, Any]) -> None:
+    if data["messageId"] != state.partial_id:
+        state.partial_id, state.partial = data["messageId"], ""
+    state.partial = state.partial[: data["offset"]] + data["text"]
+
+
+def _generation(state: State, event: Event, data: dict[str, Any]) -> None:
+    _take_steered(state, data.get("steered"))
+    calls = data.get("calls", [])
+    message: dict[str, Any] = {"role": "assistant", "content": data["text"] or None}
+    if calls:
+        message["tool_calls"] = [
+            {
+                "id": call["id"],
+                "type": "function",
+                "function": {"name": call["name"], "arguments": context_arguments(call["arguments"])},
+            }
+            for call in calls
+        ]
+    elif not data["text"]:
+        message["content"] = ""
+    state.request_messages = data["prompt"]["messages"]
+    state.messages.append(message)
+    state.pending_calls = {call["id"]: call["name"] for call in calls}
+    state.announced = set()
+    state.partial, state.partial_id = "", None
+    state.prompt_node = data["prompt"]["node"]
+    usage = Usage.model_validate(data.get("usage", {}))
+    state.usage = add_usage(state.usage, usage)
+    if data.get("cost") is not None:
+        state.cost = (state.cost or 0.0) + data["cost"]
+    if usage.input is not None:
+        state.context_tokens = usage.input + (usage.output or 0)
+
+
+def _tool_call(state: State, event: Event, data: dict[str, Any]) -> None:
+    state.announced.add(data["call_id"])
+
+
+def _tool_result(state: State, event: Event, data: dict[str, Any]) -> None:
+    state.pending_calls.pop(data["call_id"], None)
+    state.announced.discard(data["call_id"])
+    state.messages.append({"role": "tool", "tool_call_id": data["call_id"], "content": data["text"]})
+    state.seen.update(data.get("seen", {}))
+    state.instructions.update(data.get("data", {}).get("instructions", []))
+
+
+def _asked(state: State, event: Event, data: dict[str, Any]) -> None:
+    state.asked[data["request_id"]] = data["call_id"]
+
+
+def _resolved(state: State, event: Event, data: dict[str, Any]) -> None:
+    state.asked.pop(data["request_id"], None)
+    if data.get("rule"):
+        state.rules.add(data["rule"])
+
+
+def _turn_ended(state: State, event: Event, data: dict[str, Any]) -> None:
+    if state.partial:
+        state.messages.append({"role": "assistant", "content": state.partial})
+    state.partial, state.partial_id = "", None
+    state.running, state.end_reason = False, data["reason"]
+    state.asked.clear()
+
+
+def _take_steered(state: State, seqs: list[int] | None) -> None:
+    """Move steering messages into the conversation: the named ones, or all that still wait."""
+    for item in state.steered:
+        if seqs is None or item.seq in seqs:
+            state.messages.append(_user(item.text, item.blocks, item.editor))
+    state.steered = [item for item in state.steered if seqs is not None and item.seq not in seqs]
+
+
+def _user(text: str, blocks: list[dict[str, Any]], editor: dict[str, Any] | None) -> dict[str, Any]:
+    return {"role": "user", "content": render(text, blocks, editor)}
+
+
+def _title(text: str) -> str:
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return line if len(line) <= 80 else f"{line[:79]}…"
+
+
+def context_arguments(raw: str) -> str:
+    """A call's arguments as later requests repeat them: valid JSON of bounded size, or a note.
+
+    Providers refuse a history whose calls are not valid JSON; the log keeps what the model wrote.
+    """
+    if len(raw) > ARGUMENT_LIMIT:
+        return orjson.dumps({"left_out": f"{len(raw)} characters of arguments"}).decode()
+    try:
+        if isinstance(orjson.loads(raw or "{}"), dict):
+            return raw or "{}"
+    except orjson.JSONDecodeError:
+        pass
+    return orjson.dumps({"malformed": raw[:2000]}).decode()
+
+
+_HANDLERS = {
+    "session.created": _created,
+    "config.changed": _configured,
+    "queued": _queued,
+    "steered": _steered,
+    "prompt": _prompt,
+    "turn.started": _turn_started,
+    "text": _text,
+    "generation": _generation,
+    "tool.call": _tool_call,
+    "tool.result": _tool_result,
+    "approval.requested": _asked,
+    "approval.resolved": _resolved,
+    "turn.ended": _turn_ended,
+}

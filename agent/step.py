@@ -1,0 +1,114 @@
+"""One model call of a turn: sampled, streamed, recorded exactly."""
+
+import asyncio
+import logging
+from contextlib import aclosing
+
+from ulid import ULID
+
+from agent.context import Context, build
+from agent.events import Call, ErrorData, Generation, now
+from agent.models.client import Completion, Delta, ModelError, Retry
+from agent.session import Session
+from agent.streaming import Stream
+
+log = logging.getLogger(__name__)
+
+TRIES = 3
+"""How often a generation that broke off midway is made again."""
+
+
+async def generate(session: Session, turn: int, step: int) -> Generation:
+    """Sample once and record the generation.
+
+    Raises:
+        ModelError: the model could not answer; what it had streamed stays in the log.
+        LogError: the generation could not be stored.
+    """
+    for attempt in range(1, TRIES + 1):
+        try:
+            return await _sample(session, turn, step)
+        except ModelError as error:
+            if not error.retryable or attempt == TRIES:
+                raise
+            await _note_retry(session, turn, step, error.message, attempt)
+            await asyncio.sleep(0.5 * 2**attempt)
+    raise AssertionError("unreachable: the last try returns or raises")
+
+
+async def _sample(session: Session, turn: int, step: int) -> Generation:
+    context, message_id, started = build(session), str(ULID()), now()
+    text = Stream(session, "text", message_id, turn, step)
+    thought = Stream(session, "thought", message_id, turn, step)
+    first: int | None = None
+    completion: Completion | None = None
+    try:
+        async with aclosing(session.model.sample(context.request)) as chunks:  # pyright: ignore[reportArgumentType]
+            async for chunk in chunks:
+                match chunk:
+                    case Delta():
+                        first = first or now()
+                        (text if chunk.kind == "text" else thought).push(chunk.text)
+                    case Retry():
+                        await _note_retry(session, turn, step, chunk.message, chunk.attempt)
+                    case Completion():
+                        completion = chunk
+    finally:
+        thought.flush()
+        text.flush()
+    if completion is None:
+        raise ModelError("the model's answer ended without a completion; try again", retryable=True)
+    generation = _record(session, context, completion, message_id, started, first)
+    await session.record("generation", generation, turn=turn, step=step, blobs=context.blobs)
+    return generation
+
+
+def _record(
+    session: Session,
+    context: Context,
+    completion: Completion,
+    message_id: str,
+    started: int,
+    first: int | None,
+) -> Generation:
+    model, price = session.model, session.model.price
+    return Generation(
+        id=str(ULID()),
+        message_id=message_id,
+        model=model.name,
+        policy=model.policy,
+        request_id=completion.request_id,
+        prompt=context.prompt,
+        sampling=context.request.sampling.record(),
+        grammar=completion.grammar,
+        text=_unicode(completion.text),
+        thought=_unicode(completion.thought),
+        calls=_distinct(completion.calls),
+        finish=completion.finish,
+        usage=completion.usage,
+        cost=price.cost(completion.usage) if price else None,
+        tokens=completion.tokens,
+        started=started,
+        first_token=first,
+        ended=now(),
+        retries=completion.retries,
+        steered=context.steered,
+    )
+
+
+def _distinct(calls: list[Call]) -> list[Call]:
+    """Every call gets an id of its own: providers repeat them, within an answer and across answers."""
+    return [
+        Call(id=str(ULID()), name=_unicode(call.name), arguments=_unicode(call.arguments), provider_id=call.id)
+        for call in calls
+    ]
+
+
+def _unicode(text: str) -> str:
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+async def _note_retry(session: Session, turn: int, step: int, message: str, attempt: int) -> None:
+    log.info("session %s: model retry %d: %s", session.id, attempt, message)
+    error = ErrorData(where="model", error="provider", message=message, retry=attempt)
+    await session.record("error", error, turn=turn, step=step)
