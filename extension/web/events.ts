@@ -1,0 +1,76 @@
+/** Log events that ACP has no form for: what they mean for the transcript, in words. */
+
+import type { Notice } from "./items.js";
+import { dict, number, text, type Dict } from "./wire.js";
+
+export interface TurnEvent {
+  running: boolean;
+  turn: number;
+}
+
+const ENDS: Record<string, { level: Notice["level"]; text: string }> = {
+  cancelled: { level: "info", text: "Stopped." },
+  max_steps: { level: "warning", text: "Stopped at the step limit. Send a message to go on." },
+  overlong: { level: "warning", text: "The context is full. Start a new session, or ask for a summary." },
+  timeout: { level: "warning", text: "The time limit was reached." },
+  malformed: { level: "error", text: "The model kept sending calls that could not be read." },
+  model_error: { level: "error", text: "The model could not be reached or failed." },
+  env_error: { level: "error", text: "The workspace could not be used." },
+  interrupted: { level: "warning", text: "The server stopped during this turn. Send a message to go on." },
+};
+
+/** The data of an `_etude/event`, whether nested under `data` or beside the type. */
+export function eventData(params: Dict): Dict {
+  return params["data"] === undefined ? params : dict(params["data"]);
+}
+
+/** The notice an event leaves in the transcript, if any. */
+export function noticeOf(type: string, data: Dict): Pick<Notice, "level" | "text" | "detail"> | null {
+  if (type === "turn.ended") return turnEnd(data);
+  if (type === "summary") return { level: "info", text: "Earlier messages were summarised.", detail: text(data["text"]) };
+  if (type === "error" && text(data["where"]) !== "tool") {
+    const retry = number(data["retry"]);
+    const level = retry === undefined ? "error" : "warning";
+    const again = retry === undefined ? "" : ` Trying again (${String(retry)}).`;
+    return { level, text: `${text(data["message"]) || "Something went wrong."}${again}`, detail: "" };
+  }
+  return null;
+}
+
+function turnEnd(data: Dict): Pick<Notice, "level" | "text" | "detail"> {
+  const known = ENDS[text(data["reason"])];
+  const facts = turnFacts(data);
+  if (known === undefined) return { level: "end", text: "", detail: facts };
+  const message = text(data["message"]);
+  return { level: known.level, text: message ? `${known.text} ${message}` : known.text, detail: facts };
+}
+
+function turnFacts(data: Dict): string {
+  const steps = number(data["steps"]);
+  const usage = dict(data["usage"]);
+  const tokens = (number(usage["input"]) ?? 0) + (number(usage["output"]) ?? 0);
+  const cost = number(data["cost"]);
+  const parts = [
+    steps === undefined || steps === 0 ? "" : `${String(steps)} ${steps === 1 ? "step" : "steps"}`,
+    tokens === 0 ? "" : `${formatCount(tokens)} tokens`,
+    cost === undefined ? "" : formatCost(cost),
+  ];
+  return parts.filter(Boolean).join(" · ");
+}
+
+/** 950, 12.4k, 1.2M. */
+export function formatCount(value: number): string {
+  if (value < 1000) return String(Math.round(value));
+  if (value < 1_000_000) return `${trimmed(value / 1000)}k`;
+  return `${trimmed(value / 1_000_000)}M`;
+}
+
+function trimmed(value: number): string {
+  return value >= 100 ? String(Math.round(value)) : value.toFixed(1).replace(/\.0$/, "");
+}
+
+/** US dollars: cents from one cent on, more digits below. */
+export function formatCost(value: number): string {
+  if (value === 0) return "$0";
+  return value >= 0.01 ? `$${value.toFixed(2)}` : `$${value.toPrecision(2)}`;
+}
