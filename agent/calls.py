@@ -4,6 +4,7 @@ import asyncio
 import logging
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import Literal
 
 import orjson
 from ulid import ULID
@@ -14,6 +15,7 @@ from agent.events import (
     ApprovalResolved,
     BlobRef,
     Call,
+    Draft,
     Edit,
     ErrorData,
     Generation,
@@ -44,6 +46,9 @@ DIFF_TEXT_LIMIT = 400_000
 """Bytes of a file's text that an approval request shows."""
 CALLS_PER_STEP = 64
 
+Parse = Literal["ok", "malformed", "unknown_tool", "invalid"]
+Synthetic = Literal["denied", "interrupted", "repeated", "cancelled", "refused"]
+
 
 @dataclass(slots=True)
 class Prepared:
@@ -53,7 +58,7 @@ class Prepared:
     tool: Tool | None = None
     arguments: Arguments | None = None
     proposal: Proposal = field(default_factory=lambda: Proposal(title=""))
-    parse: str = "ok"
+    parse: Parse = "ok"
     refusal: ToolError | None = None
 
 
@@ -96,13 +101,13 @@ async def run_calls(
     return outcomes
 
 
-async def close_calls(session: Session, how: str, text: str) -> None:
+async def close_calls(session: Session, how: Synthetic, text: str) -> None:
     """Give every call that has no result a synthetic one, so that calls and results always pair."""
     at = now()
     for call_id, name in list(session.state.pending_calls.items()):
         result = ToolResultData(
             call_id=call_id, name=name, text=text, error="aborted", started=at, ended=at, synthetic=how
-        )  # pyright: ignore[reportArgumentType]
+        )
         await session.record("tool.result", result)
     for request_id, call_id in list(session.state.asked.items()):
         resolved = ApprovalResolved(request_id=request_id, call_id=call_id, outcome="cancelled", by="loop")
@@ -153,9 +158,9 @@ async def _prepare(here: Step, call: Call) -> Prepared:
     except InvalidArguments as error:
         if here.generation.finish == "length":
             error = InvalidArguments(
-                f"{error.message} The answer was cut off at the output limit: split the work into smaller calls."
+                f"{error.message} The answer was cut off at the output limit: make smaller calls."
             )
-        parse = "malformed" if _is_malformed(call.arguments) else "invalid"
+        parse: Parse = "malformed" if _is_malformed(call.arguments) else "invalid"
         return Prepared(call, tool, parse=parse, refusal=error)
     prepared = Prepared(call, tool, arguments)
     try:
@@ -177,7 +182,7 @@ async def _announce(here: Step, prepared: Prepared) -> None:
         read_only=bool(tool and tool.read_only),
         arguments=prepared.arguments.model_dump(exclude_none=True) if prepared.arguments else None,
         raw="" if prepared.arguments else call.arguments[:4096],
-        parse=prepared.parse,  # pyright: ignore[reportArgumentType]
+        parse=prepared.parse,
         group=here.group,
         title=proposal.title or call.name,
         paths=list(proposal.paths),
@@ -258,7 +263,7 @@ async def _fail(here: Step, prepared: Prepared, error: ToolError, started: int) 
 
 
 async def _finish(
-    here: Step, prepared: Prepared, result: ToolResult, started: int, synthetic: str | None
+    here: Step, prepared: Prepared, result: ToolResult, started: int, synthetic: Synthetic | None
 ) -> None:
     session, blobs = here.session, {}
     for change in result.changes:
@@ -285,12 +290,12 @@ async def _finish(
         data=data,
         started=started,
         ended=now(),
-        synthetic=synthetic,  # pyright: ignore[reportArgumentType]
+        synthetic=synthetic,
     )
     await session.record("tool.result", record, turn=here.turn, step=here.step, blobs=blobs)
 
 
-def _edit(here: Step, call_id: str, change: FileChange):  # noqa: ANN202
+def _edit(here: Step, call_id: str, change: FileChange) -> Draft:
     blobs: dict[str, bytes] = {}
 
     def reference(data: bytes | None) -> BlobRef | None:

@@ -5,12 +5,12 @@ from typing import Any
 
 import orjson
 
+from agent.content import render
 from agent.events import PromptRef
 from agent.models.client import Request, Sampling
 from agent.prompt_chain import Node, chain
 from agent.session import Session
 from agent.state import State, Waiting
-from agent.content import render
 
 
 @dataclass(frozen=True, slots=True)

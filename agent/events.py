@@ -408,4 +408,6 @@ def draft(
     expected = RECORDS[type]
     if not isinstance(record, expected):
         raise TypeError(f"expected {expected.__name__} for {type!r}, got {record.__class__.__name__}")
-    return Draft(type=type, data=record.model_dump(exclude_none=True), turn=turn, step=step, blobs=blobs or {})
+    return Draft(
+        type=type, data=record.model_dump(exclude_none=True), turn=turn, step=step, blobs=blobs or {}
+    )

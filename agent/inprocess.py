@@ -38,9 +38,7 @@ async def open_session(
         NotADirectoryError: `workspace` is not a folder.
         ModelError: there is no such model.
     """
-    root = Path(workspace).expanduser().resolve()
-    if not root.is_dir():
-        raise NotADirectoryError(f"{root} is not a folder: give the folder of a repository")
+    root = _folder(workspace)
     client = open_model(model, models=models or {}, cache_dir=user_cache_path("etude"))
     log = MemoryLog(str(ULID()))
     created = SessionCreated(
@@ -54,6 +52,13 @@ async def open_session(
     finally:
         await session.close()
         await client.close()
+
+
+def _folder(workspace: str | Path) -> Path:
+    root = Path(workspace).expanduser().resolve()
+    if not root.is_dir():
+        raise NotADirectoryError(f"{root} is not a folder: give the folder of a repository")
+    return root
 
 
 def ask(session: Session, text: str) -> AsyncIterator[Event | Live]:

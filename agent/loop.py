@@ -6,7 +6,7 @@ event of the log before anyone sees it as done, and the next request is made fro
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -100,7 +100,7 @@ async def _turn(session: Session, prompt: Prompt) -> None:
         end = End("env_error", error.message)
     except LogError:
         raise
-    except Exception as error:  # noqa: BLE001 - a defect of ours must still end the turn honestly
+    except Exception as error:
         log.exception("turn %d of session %s failed", turn, session.id)
         end = End("env_error", f"a defect in Etude ended the turn ({type(error).__name__}); it was logged")
     await _unbroken(_end(session, end, turn, facts, usage, cost))
@@ -218,7 +218,7 @@ def _difference(now: Usage, before: Usage) -> Usage:
     return Usage.model_validate(fields)
 
 
-async def _unbroken(closing) -> None:  # noqa: ANN001
+async def _unbroken(closing: Coroutine[None, None, None]) -> None:
     """Finish even when cancelled again: a turn that began must end in the log."""
     task = asyncio.ensure_future(closing)
     while not task.done():

@@ -99,7 +99,9 @@ def _record(
 def _distinct(calls: list[Call]) -> list[Call]:
     """Every call gets an id of its own: providers repeat them, within an answer and across answers."""
     return [
-        Call(id=str(ULID()), name=_unicode(call.name), arguments=_unicode(call.arguments), provider_id=call.id)
+        Call(
+            id=str(ULID()), name=_unicode(call.name), arguments=_unicode(call.arguments), provider_id=call.id
+        )
         for call in calls
     ]
 

@@ -22,7 +22,8 @@ class Stream:
     def __init__(
         self, session: Session, kind: Kind, message_id: str, turn: int, step: int, limit: int | None = None
     ) -> None:
-        self.session, self.kind, self.message_id, self.limit = session, kind, message_id, limit
+        self.session, self.message_id, self.limit = session, message_id, limit
+        self.kind: Kind = kind
         self.turn, self.step = turn, step
         self.offset = 0
         self._parts: list[str] = []

@@ -14,6 +14,7 @@ from typing import Any
 from agent.events import BlobRef, WorkspaceState
 from agent.session import Session
 from tools.errors import ToolError
+from tools.files import read_bytes
 from tools.workspace import Workspace, content_hash
 
 log = logging.getLogger(__name__)
@@ -23,7 +24,14 @@ DIFF_LIMIT = 4 << 20
 TIMEOUT_S = 10.0
 
 GIT = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "--no-optional-locks")
-LOCKFILES = ("uv.lock", "poetry.lock", "requirements.txt", "package-lock.json", "pnpm-lock.yaml", "Cargo.lock")
+LOCKFILES = (
+    "uv.lock",
+    "poetry.lock",
+    "requirements.txt",
+    "package-lock.json",
+    "pnpm-lock.yaml",
+    "Cargo.lock",
+)
 
 Gathered = tuple[WorkspaceState, dict[str, bytes]]
 
@@ -105,8 +113,6 @@ async def _run(workspace: Workspace, *arguments: str) -> bytes | None:
 
 
 def _lockfiles(workspace: Workspace) -> dict[str, Any]:
-    from tools.files import read_bytes
-
     found: dict[str, str] = {}
     for name in LOCKFILES:
         try:

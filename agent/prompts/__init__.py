@@ -10,7 +10,7 @@ from tools.registry import Profile
 @cache
 def text(name: str) -> str:
     """The prompt file `NAME.md`, without trailing white space."""
-    return (files(__package__) / f"{name}.md").read_text(encoding="utf-8").strip()
+    return (files(__name__) / f"{name}.md").read_text(encoding="utf-8").strip()
 
 
 def system(profile: Profile, mode: Mode, workspace: str, instructions: str | None) -> str:
