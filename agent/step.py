@@ -7,8 +7,9 @@ from contextlib import aclosing
 from ulid import ULID
 
 from agent.context import Context, build
-from agent.events import Call, ErrorData, Generation, now
+from agent.events import Call, ErrorData, Generation, TokenTrace, now
 from agent.models.client import Completion, Delta, ModelError, Retry
+from agent.prompt_chain import IdNode, chain_ids
 from agent.session import Session
 from agent.streaming import Stream
 
@@ -37,9 +38,10 @@ async def generate(session: Session, turn: int, step: int) -> Generation:
 
 
 async def _sample(session: Session, turn: int, step: int) -> Generation:
-    context, message_id, started = build(session), str(ULID()), now()
+    context, message_id, started = await build(session), str(ULID()), now()
     text = Stream(session, "text", message_id, turn, step)
-    thought = Stream(session, "thought", message_id, turn, step)
+    # An id of its own: offsets of thoughts and of text are counted apart, and marks name the id alone.
+    thought = Stream(session, "thought", str(ULID()), turn, step)
     first: int | None = None
     completion: Completion | None = None
     try:
@@ -58,15 +60,29 @@ async def _sample(session: Session, turn: int, step: int) -> Generation:
         text.flush()
     if completion is None:
         raise ModelError("the model's answer ended without a completion; try again", retryable=True)
-    generation = _record(session, context, completion, message_id, started, first)
-    await session.record("generation", generation, turn=turn, step=step, blobs=context.blobs)
+    tokens, ids, blobs = _trace(session, completion)
+    generation = _record(session, context, completion, tokens, message_id, started, first)
+    await session.record("generation", generation, turn=turn, step=step, blobs={**context.blobs, **blobs})
+    session.node, session.ids = context.node, ids
     return generation
+
+
+def _trace(
+    session: Session, completion: Completion
+) -> tuple[TokenTrace | None, IdNode | None, dict[str, bytes]]:
+    """The token trace with its prompt ids in the chain, where the engine gave token ids."""
+    if completion.tokens is None or completion.prompt_ids is None:
+        return completion.tokens, None, {}
+    ids, blobs = chain_ids(session.ids, completion.prompt_ids)
+    where = {"prompt": ids.hash, "prompt_length": len(completion.prompt_ids)}
+    return completion.tokens.model_copy(update=where), ids, blobs
 
 
 def _record(
     session: Session,
     context: Context,
     completion: Completion,
+    tokens: TokenTrace | None,
     message_id: str,
     started: int,
     first: int | None,
@@ -87,7 +103,7 @@ def _record(
         finish=completion.finish,
         usage=completion.usage,
         cost=price.cost(completion.usage) if price else None,
-        tokens=completion.tokens,
+        tokens=tokens,
         started=started,
         first_token=first,
         ended=now(),
