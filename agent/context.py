@@ -3,12 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
 from agent.content import render
 from agent.events import PromptRef
 from agent.models.client import Request, Sampling
-from agent.prompt_chain import Node, chain
+from agent.prompt_chain import Node, chain, restore, split
 from agent.session import Session
 from agent.state import State, Waiting
 
@@ -18,10 +16,20 @@ class Context:
     """A request and its record: `blobs` hold the part of the prompt that no earlier request stored."""
 
     request: Request
-    prompt: PromptRef
+    node: Node
     blobs: dict[str, bytes]
     steered: list[int]
     """Sequence numbers of the steering messages that this request takes up."""
+
+    @property
+    def prompt(self) -> PromptRef:
+        """What the log says of the prompt."""
+        return PromptRef(
+            node=self.node.hash,
+            messages=len(self.request.messages),
+            bytes=self.node.size,
+            shared=self.node.shared,
+        )
 
 
 def items(state: State, steered: list[Waiting]) -> list[dict[str, Any]]:
@@ -31,43 +39,22 @@ def items(state: State, steered: list[Waiting]) -> list[dict[str, Any]]:
     return [*head, *state.messages, *waiting]
 
 
-def build(session: Session) -> Context:
-    """The next request of a session, with what it shares with the previous one measured in bytes."""
+async def build(session: Session) -> Context:
+    """The next request of a session, and what it shares with the last stored one."""
     state, steered = session.state, list(session.state.steered)
+    if session.node is None and state.prompt_node is not None:
+        session.node = await restore(state.prompt_node, session.log.blob)
     prompt = items(state, steered)
-    serialised = [orjson.dumps(item) for item in prompt]
-    previous = session.previous or _last_request(state)
-    shared = _shared_bytes(previous, serialised)
-    whole = sum(map(len, serialised))
-    node, blobs = chain(Node(state.prompt_node, len(previous)), prompt, previous, serialised)
-    session.previous = serialised
-    messages = [prompt[0], *prompt[2:]]
+    node, blobs = chain(session.node, prompt)
+    messages, tools = split(prompt)
     return Context(
         request=Request(
             session_id=session.id,
             messages=messages,
-            tools=prompt[1]["tools"],
+            tools=tools,
             sampling=Sampling(max_tokens=session.max_output),
         ),
-        prompt=PromptRef(node=node, messages=len(prompt) - 2, bytes=whole, shared=shared),
+        node=node,
         blobs=blobs,
         steered=[item.seq for item in steered],
     )
-
-
-def _last_request(state: State) -> list[bytes]:
-    """The last request's items, from the log alone: used for the first request after a session opens."""
-    if state.prompt_node is None or not state.request_messages:
-        return []
-    return [orjson.dumps(item) for item in items(state, [])[: state.request_messages + 2]]
-
-
-def _shared_bytes(previous: list[bytes], current: list[bytes]) -> int:
-    shared = 0
-    for left, right in zip(previous, current, strict=False):
-        if left == right:
-            shared += len(left)
-            continue
-        shared += next((i for i, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), 0)
-        break
-    return shared

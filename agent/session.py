@@ -20,6 +20,7 @@ from agent.events import (
 )
 from agent.log import Log, LogError
 from agent.models.client import ModelClient
+from agent.prompt_chain import IdNode, Node
 from agent.state import fold
 from tools.registry import Profile
 from tools.workspace import Workspace
@@ -51,8 +52,10 @@ class Session:
         self.state = fold(events)
         self.workspace.seen = self.state.seen
         self.task: asyncio.Task[None] | None = None
-        self.previous: list[bytes] = []
-        """The serialised items of the last request, to measure what the next one shares with it."""
+        self.node: Node | None = None
+        """The prompt of the last stored generation; the next prompt goes on from it."""
+        self.ids: IdNode | None = None
+        """The same for its token ids, where the engine gave them."""
         self._listeners: list[Listener] = []
         self.failure: LogError | None = None
         self._pending: set[asyncio.Future[Event]] = set()

@@ -64,8 +64,6 @@ class State:
     accepted: dict[str, tuple[int, str]] = field(default_factory=dict)
     """Message ids the log has accepted: id → (seq, `turn`, `queue` or `steer`)."""
     prompt_node: str | None = None
-    request_messages: int = 0
-    """How many of `messages` the last request held."""
     usage: Usage = field(default_factory=Usage)
     cost: float | None = None
     context_tokens: int = 0
@@ -143,7 +141,6 @@ def _turn_started(state: State, event: Event, data: dict[str, Any]) -> None:
     state.prefix = (data["model"], data["mode"], data["profile"])
     if data.get("system") is not None:
         state.system, state.tools = data["system"], data.get("tools", [])
-        state.request_messages = 0
 
 
 def _text(state: State, event: Event, data: dict[str, Any]) -> None:
@@ -167,7 +164,6 @@ def _generation(state: State, event: Event, data: dict[str, Any]) -> None:
         ]
     elif not data["text"]:
         message["content"] = ""
-    state.request_messages = data["prompt"]["messages"]
     state.messages.append(message)
     state.pending_calls = {call["id"]: call["name"] for call in calls}
     state.announced = set()
