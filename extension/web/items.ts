@@ -1,6 +1,7 @@
 /** What a transcript is made of. Every item knows its place (`at`) and when it last changed (`revision`). */
 
 import type { Characters } from "./characters.js";
+import type { Dict } from "./wire.js";
 
 /** A value that the latest event wins, in whatever order events arrive. */
 export class Cell<T> {
@@ -35,7 +36,8 @@ export interface Message extends Placed {
   characters: Characters;
   /** Whole blocks by place, for messages that are not streamed. */
   blocks: Map<number, string>;
-  steered: boolean;
+  /** The turn it belongs to; a second message of the user in one turn was added while it ran. */
+  turn: number | undefined;
 }
 
 export interface FileDiff {
@@ -43,6 +45,9 @@ export interface FileDiff {
   /** null: the file did not exist before. */
   old: string | null;
   new: string;
+  /** Where the texts begin in the file, from 1 (a large file is not sent whole). */
+  line: number;
+  deleted: boolean;
 }
 
 export type ToolStatus = "pending" | "in_progress" | "completed" | "failed";
@@ -59,10 +64,13 @@ export interface Tool extends Placed {
   result: Cell<string | null>;
   diffs: Cell<FileDiff[]>;
   paths: Cell<string[]>;
+  /** ACP's `rawOutput`: exit code, error class and the like. */
+  facts: Cell<Dict>;
   /** How a request for approval of it ended: allowed, denied, cancelled. */
   decision: Cell<string | null>;
   output: Characters;
-  started: Cell<number | undefined>;
+  /** Milliseconds since the epoch: the first and the last that the log says of it. */
+  started: number | undefined;
   ended: Cell<number | undefined>;
 }
 

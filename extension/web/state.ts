@@ -60,11 +60,11 @@ export class SessionState {
   readonly turn = new Cell<TurnEvent>({ running: false, turn: 0 });
   private readonly queue = new Map<string, QueuedMessage>();
   private readonly taken = new Set<string>();
-  private readonly steered = new Set<string>();
   private readonly ahead = new Set<number>();
   private readonly parts = new Map<number, Set<number>>();
   private readonly marks = new Map<string, { seq: number; end: number }[]>();
   private arrivals = 0;
+  private unnumbered = 0;
 
   constructor(readonly sessionId: string) {}
 
@@ -89,7 +89,7 @@ export class SessionState {
 
   /** Whether the log has this message of the user, in whatever form. */
   has(messageId: string): boolean {
-    return this.taken.has(messageId) || this.queue.has(messageId) || this.steered.has(messageId);
+    return this.taken.has(messageId) || this.queue.has(messageId);
   }
 
   /** Take one notification into account. */
@@ -192,6 +192,7 @@ export class SessionState {
       return;
     }
     message.at = Math.min(message.at, at);
+    message.turn = mark.turn ?? message.turn;
     if (mark.offset === undefined || mark.seq === undefined) {
       if (mark.ts !== undefined) message.time = Math.min(message.time ?? Infinity, mark.ts / 1000);
       message.blocks.set(at, content);
@@ -214,7 +215,7 @@ export class SessionState {
       revision: 0,
       characters: new Characters(),
       blocks: new Map(),
-      steered: this.steered.has(id),
+      turn: undefined,
     };
     this.items.set(key, message);
     this.adopt(id, message);
@@ -278,8 +279,6 @@ export class SessionState {
     if (type === "queued") {
       const id = text(data["message_id"]);
       this.queue.set(id, { id, at, text: text(data["text"]) });
-    } else if (type === "steered") {
-      this.steer(text(data["message_id"]));
     } else if (type === "prompt" || type === "turn.started") {
       this.turn.set(at, { running: true, turn });
       if (text(data["model"])) this.model.set(at, text(data["model"]));
@@ -298,14 +297,6 @@ export class SessionState {
     this.receive(mark);
   }
 
-  private steer(messageId: string): void {
-    this.steered.add(messageId);
-    const item = this.items.get(`user:${messageId}`);
-    if (item?.kind !== "message") return;
-    item.steered = true;
-    this.touch(item);
-  }
-
   private notice(words: Pick<Notice, "level" | "text" | "detail">, at: number, ts?: number): void {
     const id = `notice:${String(at)}`;
     const notice: Notice = { kind: "notice", id, at, arrival: (this.arrivals += 1), revision: 0, ...words };
@@ -315,7 +306,9 @@ export class SessionState {
   }
 
   private place(mark: Mark): number {
-    return (mark.seq ?? this.lastSeq) * PARTS + (mark.part ?? 0);
+    if (mark.seq !== undefined) return mark.seq * PARTS + (mark.part ?? 0);
+    // From an agent that gives no `seq`: in order of arrival, behind what has one.
+    return this.lastSeq * PARTS + PARTS - 1 + (this.unnumbered += 1) / 1e9;
   }
 
   private touch(item: Item): void {

@@ -2,7 +2,7 @@
 
 import { Characters } from "./characters.js";
 import { Cell, type FileDiff, type Tool, type ToolStatus } from "./items.js";
-import { blockText, dict, isDict, list, text, type Dict, type Mark } from "./wire.js";
+import { blockText, dict, isDict, list, number, text, type Dict, type Mark } from "./wire.js";
 
 /** Code units of live output that are kept for showing. */
 export const OUTPUT_KEPT = 200_000;
@@ -24,9 +24,10 @@ export function newTool(id: string, arrival: number): Tool {
     result: new Cell<string | null>(null),
     diffs: new Cell<FileDiff[]>([]),
     paths: new Cell<string[]>([]),
+    facts: new Cell<Dict>({}),
     decision: new Cell<string | null>(null),
     output: new Characters(OUTPUT_KEPT),
-    started: new Cell<number | undefined>(undefined),
+    started: undefined,
     ended: new Cell<number | undefined>(undefined),
   };
 }
@@ -46,13 +47,15 @@ export function applyToolUpdate(tool: Tool, update: Dict, mark: Mark, at: number
     tool.status.set(at, status as ToolStatus);
     timing(tool, status, mark, at);
   }
+  if (update["rawOutput"] !== undefined) tool.facts.set(at, dict(update["rawOutput"]));
   if (Array.isArray(update["content"])) takeContent(tool, update["content"], at);
 }
 
 function timing(tool: Tool, status: string, mark: Mark, at: number): void {
   if (mark.ts === undefined) return;
-  if (status === "in_progress") tool.started.set(at, Math.min(tool.started.value ?? Infinity, mark.ts / 1000));
-  if (status === "completed" || status === "failed") tool.ended.set(at, mark.ts / 1000);
+  const time = mark.ts / 1000;
+  if (status === "completed" || status === "failed") tool.ended.set(at, time);
+  else tool.started = Math.min(tool.started ?? Infinity, time);
 }
 
 /** ACP's `content` replaces what was there: diffs, and the text of the result. */
@@ -64,7 +67,15 @@ function takeContent(tool: Tool, content: unknown[], at: number): void {
   if (texts.length > 0) tool.result.set(at, texts.join("\n"));
 }
 
-function toDiff(block: Dict): FileDiff {
+/** One ACP diff block. */
+export function toDiff(block: Dict): FileDiff {
   const old = block["oldText"];
-  return { path: text(block["path"]), old: typeof old === "string" ? old : null, new: text(block["newText"]) };
+  const facts = dict(dict(block["_meta"])["etude"]);
+  return {
+    path: text(block["path"]),
+    old: typeof old === "string" ? old : null,
+    new: text(block["newText"]),
+    line: number(facts["line"]) ?? 1,
+    deleted: facts["deleted"] === true,
+  };
 }
