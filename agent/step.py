@@ -45,7 +45,7 @@ async def _sample(session: Session, turn: int, step: int) -> Generation:
     first: int | None = None
     completion: Completion | None = None
     try:
-        async with aclosing(session.model.sample(context.request)) as chunks:  # pyright: ignore[reportArgumentType]
+        async with aclosing(session.model.sample(context.request)) as chunks:
             async for chunk in chunks:
                 match chunk:
                     case Delta():

@@ -4,7 +4,7 @@ Messages are in the chat-completions format (`role`, `content`, `tool_calls`, `t
 neutral form that every implementation renders for its own engine.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -114,7 +114,7 @@ class ModelClient(Protocol):
     """The tool profile that suits this model unless the user says otherwise."""
     price: "Price | None"
 
-    def sample(self, request: Request) -> AsyncIterator[Chunk]: ...
+    def sample(self, request: Request) -> AsyncGenerator[Chunk, None]: ...
 
     async def close(self) -> None: ...
 
