@@ -316,6 +316,15 @@ class ConfigChanged(Record):
     title: str | None = None
 
 
+class Feedback(Record):
+    """What a person thinks of a hunk, a message or a turn. `target` names it, e.g. `{"turn": 3}`."""
+
+    target: dict[str, Any]
+    kind: Literal["accept", "reject", "undo", "thumbs_up", "thumbs_down", "comment"]
+    comment: str | None = None
+    user_id: str | None = None
+
+
 class TurnEnded(Record):
     reason: EndReason
     message: str | None = None
@@ -352,6 +361,7 @@ RECORDS: Final[dict[str, type[Record]]] = {
     "config.changed": ConfigChanged,
     "queued": Queued,
     "steered": Steered,
+    "feedback": Feedback,
     "turn.ended": TurnEnded,
     "error": ErrorData,
 }

@@ -1,0 +1,121 @@
+"""What an editor knows that the disk does not: its context for the model, and its unsaved text."""
+
+import logging
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from server.acp.connection import Connection, RpcError
+from tools.workspace import Buffer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+log = logging.getLogger(__name__)
+
+MAX_BUFFERS, MAX_BUFFER = 64, 4 << 20
+"""Unsaved files taken from one prompt, and characters of each."""
+
+
+def editor_context(editor: Any) -> dict[str, Any] | None:
+    """`_meta.etude.editor` of a prompt as the log keeps it: without the text of unsaved files."""
+    if not isinstance(editor, dict):
+        return None
+    context = dict(editor)
+    if isinstance(opened := editor.get("openFiles"), list):
+        context["openFiles"] = [
+            {key: value for key, value in item.items() if key != "text"} if isinstance(item, dict) else item
+            for item in opened
+        ]
+    return context
+
+
+class Editors:
+    """Unsaved text of one session's files, and the client that holds it.
+
+    `buffers` is the mapping that the session's workspace reads.
+    """
+
+    def __init__(self) -> None:
+        self.buffers: dict[str, Buffer] = {}
+        self._holders: dict[str, Connection] = {}
+
+    def take(self, root: str, editor: Any, connection: Connection) -> None:
+        """Replace what is known by what this prompt says: `openFiles: [{path, text, dirty, version}]`."""
+        if not isinstance(editor, dict) or not isinstance(opened := editor.get("openFiles"), list):
+            return
+        self.leave(connection)
+        for item in opened[:MAX_BUFFERS]:
+            if not isinstance(item, dict) or not item.get("dirty"):
+                continue
+            path, text, version = relative(root, item.get("path")), item.get("text"), item.get("version")
+            if path is not None and isinstance(text, str) and len(text) <= MAX_BUFFER:
+                self.buffers[path] = Buffer(text, version if isinstance(version, int) else None)
+                self._holders[path] = connection
+
+    def leave(self, connection: Connection) -> None:
+        """Forget what this client held."""
+        for path in [path for path, holder in self._holders.items() if holder is connection]:
+            del self._holders[path]
+            self.buffers.pop(path, None)
+
+    async def refresh(self, root: str, path: str, readers: "Mapping[Connection, Any]") -> None:
+        """Ask a client that has `fs/read_text_file` for the text it shows of a file.
+
+        A client that cannot say (no such file, not open, an error) changes nothing.
+        """
+        for connection in tuple(readers):
+            if not _can(connection, "readTextFile"):
+                continue
+            try:
+                answer = await connection.request(
+                    "fs/read_text_file", {"sessionId": readers[connection].live.id, "path": _full(root, path)}
+                )
+            except (RpcError, ConnectionError) as error:
+                log.debug("%s has no text of %s: %s", connection.name, path, error)
+                continue
+            text = answer.get("content") if isinstance(answer, dict) else None
+            if isinstance(text, str) and len(text) <= MAX_BUFFER:
+                self.buffers[path] = Buffer(text)
+                self._holders[path] = connection
+                return
+
+    async def write_through(self, session_id: str, root: str, path: str, text: str) -> None:
+        """Write a file through the client that holds unsaved text of it.
+
+        Raises:
+            ConnectionError, RpcError: the client did not write it.
+        """
+        holder = self._holders.get(path)
+        if holder is None or not _can(holder, "writeTextFile"):
+            raise ConnectionError(f"no editor that can write holds {path}")
+        params = {"sessionId": session_id, "path": _full(root, path), "content": text}
+        await holder.request("fs/write_text_file", params)
+        self.buffers[path] = Buffer(text)
+
+
+def relative(root: str, path: Any) -> str | None:
+    """A path or `file:` URI of a client relative to the workspace; None if it lies outside."""
+    if not isinstance(path, str) or not path:
+        return None
+    if path.startswith("file://"):
+        from urllib.parse import unquote, urlsplit
+
+        path = unquote(urlsplit(path).path)
+    parts = PurePosixPath(path)
+    if ".." in parts.parts:
+        return None
+    if not parts.is_absolute():
+        return parts.as_posix()
+    try:
+        return Path(parts).relative_to(root).as_posix()
+    except ValueError:
+        return None
+
+
+def _full(root: str, path: str) -> str:
+    return str(PurePosixPath(root) / path)
+
+
+def _can(connection: Connection, what: str) -> bool:
+    files = connection.capabilities.get("fs")
+    return isinstance(files, dict) and files.get(what) is True and not connection.closed

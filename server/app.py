@@ -1,0 +1,130 @@
+"""The app factory: one FastAPI application around a store, a hub and a gate."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fastapi import FastAPI, Request
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from starlette.datastructures import MutableHeaders
+from starlette.routing import Route, WebSocketRoute
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from server import rest
+from server.acp.endpoint import Endpoint, upgrade_required
+from server.acp.methods import methods
+from server.auth import Codes, Gate, Tokens
+from server.hub import Hub
+from server.metrics import Metrics
+from server.places import data_dir
+from server.store import Store, StoreError
+from server.version import VERSION
+
+if TYPE_CHECKING:
+    from server.settings import Settings
+
+STATIC = Path(__file__).parent / "static"
+_NO_PAGE = (
+    "<!doctype html><meta charset=utf-8><title>Etude</title>"
+    "<p>Etude is running. The chat page is not built here: run <code>make web</code>, "
+    "or use <code>etude chat</code> or an editor.</p>"
+)
+
+
+def create_app(
+    settings: "Settings", store: Store, token: str, workspaces: list[Path], *, tokens_file: Path | None = None
+) -> FastAPI:
+    """The application of one server. `token` is the local user's; the caller closes the store.
+
+    `app.state` has `hub`, `tokens`, `codes` and `metrics`.
+    """
+    metrics = Metrics()
+    hub = Hub(settings, store, metrics, workspaces)
+    tokens = Tokens.load(tokens_file or data_dir() / "tokens.json", token)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        hub.start()
+        try:
+            yield
+        finally:
+            await hub.stop()
+
+    app = FastAPI(
+        title="Etude",
+        version=VERSION,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json",
+    )
+    app.state.hub, app.state.tokens, app.state.codes, app.state.metrics = hub, tokens, Codes(), metrics
+    app.include_router(rest.open_router)
+    app.include_router(rest.router)
+    app.router.routes.append(WebSocketRoute("/acp", Endpoint(hub, tokens, methods(hub))))
+    app.router.routes.append(Route("/acp", _PlainAcp(), include_in_schema=False))
+    app.add_exception_handler(StoreError, _store_error)
+    app.add_api_route("/", _page, include_in_schema=False)
+    if STATIC.is_dir():
+        app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    gate = Gate(settings.server.allowed_origins, (*settings.server.allowed_hosts, settings.server.host))
+    app.add_middleware(_Gatekeeper, gate=gate, metrics=metrics)
+    return app
+
+
+class _PlainAcp:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await upgrade_required(scope, receive, send)
+
+
+class _Gatekeeper:
+    """Checks Host and Origin of everything before anything looks at it, and adds security headers."""
+
+    def __init__(self, app: ASGIApp, gate: Gate, metrics: Metrics) -> None:
+        self.app, self.gate, self.metrics = app, gate, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        if (why := self.gate.refuse(scope["headers"])) is not None:
+            self.metrics.refused.labels("403").inc()
+            await JSONResponse({"error": why}, 403)(scope, receive, send)
+            return
+        if scope["type"] == "websocket":
+            await self.app(scope, receive, send)
+            return
+        host = next(value.decode("latin-1") for name, value in scope["headers"] if name == b"host")
+
+        async def send_secured(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers["X-Content-Type-Options"] = "nosniff"
+                headers["Referrer-Policy"] = "no-referrer"
+                headers["X-Frame-Options"] = "DENY"
+                headers["Cross-Origin-Opener-Policy"] = "same-origin"
+                headers["Content-Security-Policy"] = _policy(host)
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        await self.app(scope, receive, send_secured)
+
+
+def _policy(host: str) -> str:
+    return (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+        f"font-src 'self'; connect-src 'self' ws://{host} wss://{host}; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+
+
+async def _page() -> HTMLResponse:
+    """The chat page, or a sentence where it is not built."""
+    index = STATIC / "index.html"
+    return HTMLResponse(index.read_text("utf-8") if index.is_file() else _NO_PAGE)
+
+
+async def _store_error(request: Request, error: Exception) -> Response:
+    return JSONResponse({"detail": str(error)}, 503)

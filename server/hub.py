@@ -1,0 +1,185 @@
+"""All live sessions and all connections of one server."""
+
+import asyncio
+import logging
+import platform
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent.events import Mode, SessionCreated
+from server.acp.connection import Connection, notification
+from server.live import LiveSession
+from server.metrics import Metrics
+from server.opener import Opener, check_workspace
+from server.store import SessionRow, Store, UnknownSession
+from server.version import VERSION
+
+if TYPE_CHECKING:
+    from server.settings import Settings
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT_S = 20.0
+SILENT_BEATS = 3
+"""Heartbeats without any frame of a client that answers them, after which it is closed."""
+IDLE_S = 900.0
+"""After so long without a prompt a session lets go of its shell, its lease and its memory."""
+STOPPING, SILENT = 1001, 4408
+
+
+class Hub:
+    """Finds, makes and ends live sessions; beats the heart; knows every connection."""
+
+    def __init__(self, settings: "Settings", store: Store, metrics: Metrics, workspaces: list[Path]) -> None:
+        self.settings, self.store, self.metrics, self.workspaces = settings, store, metrics, workspaces
+        self.opener = Opener(settings, store, metrics)
+        self.sessions: dict[str, LiveSession] = {}
+        self.connections: set[Connection] = set()
+        self.stopping = False
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # ---- life
+
+    def start(self) -> None:
+        """Begin the heartbeat and the unloading of idle sessions."""
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._beat()), loop.create_task(self._unload_idle())]
+
+    async def stop(self) -> None:
+        """Close every connection with 1001, end every turn, give every lease back."""
+        self.stopping = True
+        for task in self._tasks:
+            task.cancel()
+        for connection in tuple(self.connections):
+            connection.abort(STOPPING, "the server is stopping")
+        for live in tuple(self.sessions.values()):
+            try:
+                await live.close()
+            except Exception:
+                log.exception("session %s was not closed cleanly", live.id)
+        self.sessions.clear()
+        await self.opener.close()
+
+    # ---- connections
+
+    def joined(self, connection: Connection) -> None:
+        self.connections.add(connection)
+        self.metrics.connections.inc()
+
+    def gone(self, connection: Connection) -> None:
+        """Its sessions go on without it."""
+        self.connections.discard(connection)
+        self.metrics.connections.dec()
+        for live in tuple(self.sessions.values()):
+            live.detach(connection)
+            self._forget_unused(live)
+
+    # ---- sessions
+
+    async def create(
+        self, cwd: str, connection: Connection, mode: Mode | None = None, model: str | None = None
+    ) -> LiveSession:
+        """A new session in a folder; mode and model are the configured ones unless given.
+
+        Raises:
+            WorkspaceRefused: the folder cannot be a workspace.
+        """
+        root = Path(cwd)
+        await asyncio.to_thread(check_workspace, root)
+        root = await asyncio.to_thread(root.resolve)
+        settings = await asyncio.to_thread(self.settings.for_workspace, root)
+        model = model or settings.agent.model or await self.opener.default_model()
+        record = SessionCreated(
+            workspace=str(root),
+            user_id=connection.user_id,
+            model=model,
+            mode=mode or settings.agent.mode,
+            profile=self.opener.profile(model),
+            consent=settings.privacy.consent,
+            client=connection.client or None,
+            harness={"etude": VERSION, "python": platform.python_version()},
+        )
+        session_id = await self.store.create_session(record)
+        return self._add(await self.store.session(session_id))
+
+    def loaded(self, session_id: str, user_id: str) -> LiveSession | None:
+        """A session that is in memory, without waiting."""
+        live = self.sessions.get(session_id)
+        return live if live is not None and live.user_id == user_id else None
+
+    async def find(self, session_id: str, user_id: str) -> LiveSession:
+        """A session of this user.
+
+        Raises:
+            UnknownSession: there is none, or it is somebody else's.
+        """
+        if (live := self.loaded(session_id, user_id)) is not None:
+            return live
+        row = await self.row(session_id, user_id)
+        return self.sessions.get(session_id) or self._add(row)
+
+    async def row(self, session_id: str, user_id: str) -> SessionRow:
+        """What the store says of a session of this user. Raises `UnknownSession`."""
+        row = await self.store.session(session_id)
+        if row.user_id != user_id:
+            raise UnknownSession(session_id)
+        return row
+
+    async def delete(self, session_id: str, user_id: str) -> None:
+        """End and delete a session. Raises `UnknownSession`."""
+        await self.row(session_id, user_id)
+        if (live := self.sessions.pop(session_id, None)) is not None:
+            for connection in tuple(live.subscribers):
+                live.detach(connection)
+            await live.close()
+        await self.store.delete_session(session_id)
+        self.metrics.sessions.set(len(self.sessions))
+
+    async def close(self, live: LiveSession, connection: Connection) -> None:
+        """One client is done with a session; the last one ends what runs in it."""
+        live.detach(connection)
+        if not live.subscribers:
+            self.sessions.pop(live.id, None)
+            await live.close()
+            self.metrics.sessions.set(len(self.sessions))
+
+    def _add(self, row: SessionRow) -> LiveSession:
+        live = LiveSession(row, self.store, self.opener)
+        self.sessions[row.id] = live
+        self.metrics.sessions.set(len(self.sessions))
+        return live
+
+    def _forget_unused(self, live: LiveSession) -> None:
+        if not live.subscribers and not live.busy and live.session is None:
+            self.sessions.pop(live.id, None)
+            self.metrics.sessions.set(len(self.sessions))
+
+    # ---- what goes on beside
+
+    async def _beat(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(HEARTBEAT_S)
+            attached: dict[Connection, dict[str, int]] = {}
+            for live in self.sessions.values():
+                for connection, subscriber in live.subscribers.items():
+                    if subscriber.extended:
+                        attached.setdefault(connection, {})[live.id] = live.delivered
+            for connection in tuple(self.connections):
+                if connection.beats and loop.time() - connection.heard > SILENT_BEATS * HEARTBEAT_S:
+                    connection.abort(SILENT, f"silent for {SILENT_BEATS} heartbeats")
+                elif connection.speaks_etude or connection in attached:
+                    sessions: dict[str, Any] = {"sessions": attached.get(connection, {})}
+                    connection.put(notification("_etude/heartbeat", sessions))
+
+    async def _unload_idle(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(IDLE_S / 15)
+            for live in tuple(self.sessions.values()):
+                if live.busy or loop.time() - live.touched < IDLE_S:
+                    continue
+                with suppress(OSError):
+                    await live.unload()
+                self._forget_unused(live)
