@@ -5,6 +5,7 @@ and remembers where it was called from, so that relative arguments still mean wh
 """
 
 import os
+import sys
 from pathlib import Path
 
 from platformdirs import user_cache_path, user_config_path, user_data_path
@@ -65,3 +66,8 @@ def server_file() -> Path:
 def database_url() -> str:
     """The default database: a file in the data folder."""
     return f"sqlite:///{data_dir() / 'etude.db'}"
+
+
+def program() -> list[str]:
+    """The command that starts Etude again with this interpreter, whatever the current directory holds."""
+    return [sys.executable, "-P", str(Path(__file__).resolve().parents[1] / "etude.py")]

@@ -1,0 +1,239 @@
+"""`etude chat`: the conversation in a terminal."""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from server import places
+from server.commands import session_options
+from server.commands.session_source import Served, find
+from server.failure import CommandFailed
+from server.terminal.acp_client import AcpClient
+from server.terminal.conversation import Conversation, Ended, Item
+from server.terminal.facts import Facts
+from server.terminal.host import Host, a_server
+from server.terminal.lines import emit
+from server.terminal.play import play
+from server.terminal.screen import Screen
+from server.terminal.style import clean
+
+HELP = """\
+/mode plan|ask|auto|full   what needs your approval
+/model NAME                another model for this session
+/sessions                  sessions of this workspace
+/help                      this text
+/quit                      leave (Ctrl-D does too)
+A line that ends with \\ goes on in the next. Ctrl-C stops the turn; twice at the prompt, it leaves."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("message", nargs="?", help="say this and leave after the answer")
+    parser.add_argument(
+        "--resume",
+        nargs="?",
+        const="",
+        metavar="ID",
+        help="go on with a session (the last one of this workspace)",
+    )
+    session_options.add(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    text = session_options.text_of(arguments.message)
+    workspace = session_options.workspace_of(arguments)
+    with a_server(workspace, session_options.server_flags(arguments)) as host:
+        client = AcpClient(host)
+        client.connect()
+        try:
+            return _Chat(arguments, host, Conversation(client), workspace).run(text)
+        finally:
+            client.close()
+
+
+class _Chat:
+    def __init__(
+        self, arguments: argparse.Namespace, host: Host, conversation: Conversation, workspace: Path
+    ) -> None:
+        self.arguments, self.workspace = arguments, workspace
+        self.sessions = Served(host)
+        self.conversation = conversation
+        self.screen, self.facts = Screen(sys.stdout), Facts()
+        self.json = bool(arguments.json)
+        self.can_ask = sys.stdin.isatty() and sys.stdout.isatty() and not self.json
+
+    def run(self, text: str | None) -> int:
+        self._begin()
+        if text is not None:
+            ended = self._turn(text)
+            if self.json:
+                emit(session_options.result_of(ended, self.conversation, self.facts, self.workspace))
+            return session_options.exit_code(ended)
+        self._greet()
+        with _history():
+            return self._talk()
+
+    def _begin(self) -> None:
+        conversation, resume = self.conversation, self.arguments.resume
+        if resume is None:
+            conversation.open(self.workspace, session_options.meta_of(self.arguments))
+        else:
+            past = conversation.resume(
+                _session_to_resume(self.sessions, resume, self.workspace), self.workspace
+            )
+            self.screen.own_prompts = True
+            for item in past:
+                self._show(item)
+            self.screen.own_prompts = False
+            self.facts = Facts()
+        session_options.apply(self.arguments, conversation)
+        if self.json:
+            emit({"type": "session", "sessionId": conversation.session_id, "workspace": str(self.workspace)})
+
+    def _greet(self) -> None:
+        style = self.screen.style
+        model, mode = self.conversation.model or "?", self.conversation.mode or "?"
+        self.screen.line(
+            style.bold("etude") + style.dim(f"  {self.workspace}  model {model}  mode {mode}  /help")
+        )
+
+    def _talk(self) -> int:
+        interrupted = 0.0
+        while True:
+            try:
+                text = _read_message()
+            except EOFError:
+                self.screen.line()
+                return 0
+            except KeyboardInterrupt:
+                if time.monotonic() - interrupted < 2:
+                    raise
+                interrupted = time.monotonic()
+                self.screen.line()
+                self.screen.notice("press Ctrl-C again to leave")
+                continue
+            if text.startswith("/"):
+                if self._command(text):
+                    return 0
+            elif text.strip():
+                self.screen.finish(self._turn(text), self.facts)
+
+    def _command(self, text: str) -> bool:
+        """Do a slash command. True = leave."""
+        name, _, value = text[1:].strip().partition(" ")
+        conversation, screen = self.conversation, self.screen
+        try:
+            if name in ("quit", "exit", "q"):
+                return True
+            if name == "mode" and value:
+                conversation.set_mode(value.strip())
+                screen.notice(f"mode: {conversation.mode}")
+            elif name == "model" and value:
+                conversation.set_model(value.strip())
+                screen.notice(f"model: {conversation.model}")
+            elif name == "mode":
+                screen.line(f"mode {conversation.mode}; plan, ask, auto and full can be chosen")
+            elif name == "model":
+                screen.line(f"model {conversation.model}; known: {', '.join(conversation.models)}")
+            elif name == "sessions":
+                for row in self.sessions.sessions(workspace=self.workspace, query=None, limit=20):
+                    here = "*" if row["id"] == conversation.session_id else " "
+                    screen.line(f"{here} {row['id']}  {clean(str(row.get('title') or 'untitled'))}")
+            else:
+                screen.line(HELP)
+        except CommandFailed as failure:
+            screen.notice(str(failure))
+        return False
+
+    def _turn(self, text: str) -> Ended:
+        self.facts = Facts()
+        ended = play(self.conversation, text, show=self._show, approve=self._approve)
+        if not self.json and not sys.stdin.isatty():
+            self.screen.finish(ended, self.facts)
+        return ended
+
+    def _show(self, item: Item) -> None:
+        self.facts.take(item)
+        if self.json:
+            session_options.emit_item(item)
+        else:
+            self.screen.show(item)
+
+    def _approve(self, item: Item) -> str | None:
+        """Put the question; the id of the chosen option."""
+        call, options = item.params.get("toolCall") or {}, item.params.get("options") or []
+        if self.json:
+            session_options.emit_item(item)
+        else:
+            self._question(call)
+        kind = "reject_once"
+        if self.can_ask:
+            from server.terminal.keys import choose
+
+            chosen = choose(lambda: self.conversation.overtaken(item))
+            if chosen is None:
+                return None
+            kind = chosen
+            self.screen.answer({"allow_once": "yes", "allow_always": "always", "reject_once": "no"}[kind])
+        elif not self.json:
+            self.screen.notice(
+                "refused: nobody can be asked here; choose --mode auto or full, or use a terminal"
+            )
+        return next((str(option["optionId"]) for option in options if option.get("kind") == kind), None)
+
+    def _question(self, call: "dict[str, object]") -> None:
+        screen, raw, content = self.screen, call.get("rawInput"), call.get("content")
+        screen.line(
+            screen.style.yellow("? ") + screen.style.bold(clean(str(call.get("title") or "allow this?")))
+        )
+        if isinstance(raw, dict) and raw.get("command"):
+            for line in clean(str(raw["command"])).splitlines():
+                screen.line(f"  $ {line}")
+        for part in content if isinstance(content, list) else []:
+            if part.get("type") == "diff":
+                screen.diff(part)
+        if self.can_ask:
+            screen.ask(screen.style.dim("  [y]es  [a]lways  [n]o  "))
+
+
+def _session_to_resume(sessions: Served, wanted: str, workspace: Path) -> str:
+    """The session that `wanted` names; empty = the last one of the workspace."""
+    if wanted:
+        return find(sessions, wanted)
+    rows = sessions.sessions(workspace=workspace, query=None, limit=1)
+    if not rows:
+        raise CommandFailed(f"there is no session in {workspace} to resume; `etude chat` begins one")
+    return str(rows[0]["id"])
+
+
+def _read_message() -> str:
+    """What the user typed; lines that end with a backslash are joined."""
+    lines = [input("› ")]
+    while lines[-1].endswith("\\"):
+        lines[-1] = lines[-1][:-1]
+        lines.append(input("… "))
+    return "\n".join(lines)
+
+
+@contextmanager
+def _history() -> Iterator[None]:
+    """Line editing with a history that outlives the chat."""
+    try:
+        import readline
+    except ImportError:  # a Python without it: plain input
+        yield
+        return
+    file = places.data_dir() / "chat-history"
+    if file.exists():
+        readline.read_history_file(file)
+    readline.set_history_length(1000)
+    try:
+        yield
+    finally:
+        descriptor = os.open(file, os.O_CREAT | os.O_WRONLY, 0o600)
+        os.close(descriptor)
+        readline.write_history_file(file)

@@ -1,0 +1,86 @@
+"""`etude run`: one task, no person to ask."""
+
+import argparse
+import sys
+
+from server.commands import session_options
+from server.failure import Usage
+from server.terminal.acp_client import AcpClient
+from server.terminal.conversation import Conversation, Item
+from server.terminal.facts import Facts
+from server.terminal.host import a_server
+from server.terminal.lines import emit, say
+from server.terminal.play import Limits, play
+from server.terminal.screen import Screen
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("task", nargs="?", help="what to do (default: read it from standard input)")
+    parser.add_argument("--max-steps", type=_steps, metavar="N", help="stop after N model calls")
+    parser.add_argument("--max-cost", type=_amount, metavar="USD", help="stop once more was spent")
+    parser.add_argument("--timeout", type=_amount, metavar="SECONDS", help="stop after so long")
+    session_options.add(parser)
+    parser.epilog = (
+        "What would need a person's approval is refused; --mode auto lets the agent edit and run sandboxed "
+        "commands. The answer goes to standard output, progress to standard error. Exit: 0 the agent ended "
+        "its turn, 1 it failed or met a limit, 130 interrupted."
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    task = session_options.text_of(arguments.task)
+    if task is None:
+        raise Usage('no task; give it as an argument or on standard input: etude run "…"')
+    workspace = session_options.workspace_of(arguments)
+    with a_server(workspace, session_options.server_flags(arguments)) as host:
+        client = AcpClient(host)
+        client.connect()
+        conversation, facts, screen = Conversation(client), Facts(), Screen(sys.stderr)
+        try:
+            conversation.open(workspace, session_options.meta_of(arguments))
+            session_options.apply(arguments, conversation)
+            if arguments.json:
+                emit({"type": "session", "sessionId": conversation.session_id, "workspace": str(workspace)})
+
+            def show(item: Item) -> None:
+                facts.take(item)
+                if arguments.json:
+                    session_options.emit_item(item)
+                else:
+                    screen.show(item)
+
+            def refuse(item: Item) -> str | None:
+                show(item)
+                if not arguments.json:
+                    title = (item.params.get("toolCall") or {}).get("title")
+                    screen.notice(f"refused, nobody is here to approve it: {title}")
+                options = item.params.get("options") or []
+                return next((str(o["optionId"]) for o in options if o.get("kind") == "reject_once"), None)
+
+            limits = Limits(arguments.max_steps, arguments.max_cost, arguments.timeout)
+            ended = play(conversation, task, show=show, approve=refuse, limits=limits)
+        finally:
+            client.close()
+    if arguments.json:
+        emit(session_options.result_of(ended, conversation, facts, workspace))
+    else:
+        screen.finish(ended, facts)
+        for path in facts.changed_in(workspace):
+            screen.line(screen.style.dim(f"changed {path}"))
+        say(facts.text.strip())
+    return session_options.exit_code(ended)
+
+
+def _steps(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return value
+
+
+def _amount(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    return value

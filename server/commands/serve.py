@@ -1,0 +1,206 @@
+"""`etude serve`: the one agent host."""
+
+import argparse
+import asyncio
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+import threading
+import webbrowser
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from server import places
+from server.commands import embedded
+from server.commands.models import choose
+from server.commands.session_options import MODES
+from server.failure import CommandFailed, Usage
+from server.settings import Settings
+from server.terminal.lines import emit, say, warn
+
+if TYPE_CHECKING:
+    from server.discovery import ServerInfo
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "workspaces", nargs="*", metavar="WORKSPACE", help="folders to serve (default: this one)"
+    )
+    parser.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
+    parser.add_argument("--port", type=int, help="port to listen on; 0 = any free one (default: 4747)")
+    parser.add_argument("--db", metavar="URL", help="database: sqlite:///PATH or postgresql://…")
+    parser.add_argument(
+        "--model", help="a [models.NAME] table, local[:PATH], openai:MODEL or recorded:SESSION"
+    )
+    parser.add_argument("--mode", choices=MODES, help="what needs approval (default: ask)")
+    parser.add_argument("--no-open", action="store_true", help="do not open a browser")
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON line when ready; logs go to stderr"
+    )
+    parser.add_argument("--private", action="store_true", help=argparse.SUPPRESS)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.DEBUG if os.environ.get("ETUDE_DEBUG") else logging.WARNING,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    workspaces = [places.from_caller(name).resolve() for name in arguments.workspaces or ["."]]
+    settings = Settings.load(
+        {
+            "server.host": arguments.host,
+            "server.port": arguments.port,
+            "store.url": arguments.db,
+            "agent.model": arguments.model,
+            "agent.mode": arguments.mode,
+        },
+        os.environ,
+        None,
+    )
+    progress = _progress(arguments)
+    stop = _Stop()
+    from server import serving
+    from server.opener import WorkspaceRefused, check_workspace
+
+    try:
+        for workspace in workspaces:
+            check_workspace(workspace)
+        bound = serving.listen(settings.server.host, settings.server.port)
+    except WorkspaceRefused as error:
+        raise Usage(str(error)) from error
+    except serving.CannotListen as error:
+        raise CommandFailed(str(error)) from error
+    with bound:
+        settings, reason = asyncio.run(_with_model(settings, progress))
+        serving.run(_serve(arguments, settings, reason, workspaces, bound, stop))
+    return stop.code
+
+
+class _Stop:
+    """SIGTERM and SIGINT before and after uvicorn has them; it raises each again once it has stopped."""
+
+    def __init__(self) -> None:
+        self.code = 0
+        self.serving = False
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on)
+
+    def _on(self, number: int, frame: object) -> None:
+        self.code = 130 if number == signal.SIGINT else 0
+        if not self.serving:
+            raise SystemExit(self.code)
+
+
+async def _with_model(settings: Settings, progress: Callable[[str], None]) -> tuple[Settings, str]:
+    """The settings with a model in them, and why it is that one. May install the embedded model."""
+    from agent.models.client import ModelError
+
+    try:
+        name, reason = await choose(settings)
+    except ModelError as error:
+        raise Usage(error.message) from error
+    if (name in settings.models and settings.models[name].provider == "local") or name.partition(":")[
+        0
+    ] == "local":
+        await asyncio.to_thread(embedded.ensure, progress)
+    agent = settings.agent.model_copy(update={"model": name})
+    return settings.model_copy(update={"agent": agent}), reason
+
+
+async def _serve(
+    arguments: argparse.Namespace,
+    settings: Settings,
+    reason: str,
+    workspaces: list[Path],
+    bound: socket.socket,
+    stop: _Stop,
+) -> int:
+    from server import serving
+    from server.app import create_app
+    from server.auth import TokenError
+    from server.store import Store, StoreError
+
+    try:
+        store = await Store.open(settings.store.url)
+    except StoreError as error:
+        raise CommandFailed(str(error)) from error
+    try:
+        token = secrets.token_urlsafe(32)
+        app = create_app(settings, store, token, workspaces)
+        started: list[asyncio.Future[None]] = []
+
+        def ready(info: "ServerInfo") -> None:
+            _announce(arguments, settings, reason, workspaces, info, app.state.codes.mint(token))
+            started.append(asyncio.ensure_future(_warn_unconfined(settings)))
+
+        stop.serving = True
+        if arguments.private:
+            asyncio.get_running_loop().add_reader(sys.stdin.fileno(), _end_with_parent)
+        await serving.serve(app, bound, token, ready, public=not arguments.private)
+        for task in started:
+            task.cancel()
+    except TokenError as error:
+        raise CommandFailed(str(error)) from error
+    finally:
+        await store.close()
+    return 0
+
+
+def _end_with_parent() -> None:
+    """Standard input of a private server ends when its client does, however that ends."""
+    if not os.read(sys.stdin.fileno(), 4096):
+        asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _announce(
+    arguments: argparse.Namespace,
+    settings: Settings,
+    reason: str,
+    workspaces: list[Path],
+    info: "ServerInfo",
+    code: str,
+) -> None:
+    page = f"{info.url}/#code={code}"
+    if arguments.json:
+        emit(
+            {"url": info.url, "token": info.token, "port": int(info.url.rpartition(":")[2]), "pid": info.pid}
+        )
+    else:
+        say(f"Etude {info.version} serves {', '.join(map(str, workspaces))}")
+        say(f"model: {settings.agent.model} ({reason})   mode: {settings.agent.mode}")
+        say(f"\n  {page}\n")
+        say(
+            "The link works once, for ten minutes. Ctrl-C stops the server; `etude chat` talks in a terminal."
+        )
+        sys.stdout.flush()
+    for workspace in workspaces:
+        for warning in settings.for_workspace(workspace).warnings:
+            warn(f"warning: {warning}")
+    if not arguments.no_open and not arguments.private and _has_display():
+        threading.Thread(target=webbrowser.open, args=(page,), name="open-browser", daemon=True).start()
+
+
+async def _warn_unconfined(settings: Settings) -> None:
+    from tools.sandbox import probed
+
+    report = await probed()
+    if not report.confined:
+        warn(f"warning: commands will run unconfined: {report.reason} (`etude doctor` says what to do)")
+
+
+def _has_display() -> bool:
+    if sys.platform in ("darwin", "win32"):
+        return True
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def _progress(arguments: argparse.Namespace) -> Callable[[str], None]:
+    """Where news of a long start go: to the client of a private server, else to the person."""
+    return (lambda text: emit({"progress": text})) if arguments.private else warn

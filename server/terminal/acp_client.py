@@ -1,0 +1,188 @@
+"""A JSON-RPC peer over a WebSocket: one reader thread, every frame in order in one inbox.
+
+The thread keeps the connection alive while the user types; the main thread draws. `inbox` takes
+frames until `BOUND` wait there; then reading pauses, and the server may close the connection, which
+is resumed by `seq`.
+"""
+
+import itertools
+import json
+import queue
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from server.failure import CommandFailed, Usage
+from server.terminal.host import Host
+
+BOUND = 8192
+FRAME_BYTES = 64 << 20
+NAME = "etude terminal"
+
+
+class RpcFailed(CommandFailed):
+    """The server answered a request with an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What the peer sent: a notification (`id` None), a request, or an answer (`method` None)."""
+
+    method: str | None
+    id: int | str | None
+    body: Mapping[str, Any]
+    """Parameters of a notification or request; `{result}` or `{error}` of an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The connection ended, and not by us."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupt:
+    """The user pressed Ctrl-C."""
+
+
+class AcpClient:
+    """One connection. `call` waits for its answer; the answer to `send` comes through `inbox`."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.inbox: queue.SimpleQueue[Frame | Closed | Interrupt] = queue.SimpleQueue()
+        self._room = threading.BoundedSemaphore(BOUND)
+        self._ids = itertools.count(1)
+        self._waiting: dict[int, queue.SimpleQueue[Mapping[str, Any]]] = {}
+        self._socket: ClientConnection | None = None
+        self._closing = False
+
+    def connect(self) -> None:
+        """Open the connection and say hello. Raises `CommandFailed` when the server will not have us."""
+        try:
+            self._socket = connect(
+                self.host.socket,
+                additional_headers={"Authorization": f"Bearer {self.host.token}"},
+                max_size=FRAME_BYTES,
+                compression=None,
+                proxy=None,
+                open_timeout=20,
+                close_timeout=2,
+            )
+        except InvalidStatus as refusal:
+            status = refusal.response.status_code
+            if status == 401:
+                raise Usage(
+                    f"the server at {self.host.url} does not accept the token; check ETUDE_TOKEN"
+                ) from refusal
+            raise CommandFailed(
+                f"the server at {self.host.url} refused the connection with status {status}"
+            ) from refusal
+        except (OSError, InvalidHandshake) as error:
+            raise CommandFailed(f"no connection to the server at {self.host.url} ({error})") from error
+        self._closing = False
+        threading.Thread(target=self._read, args=(self._socket,), name="acp-reader", daemon=True).start()
+        self.call(
+            "initialize",
+            {
+                "protocolVersion": 1,
+                "clientCapabilities": {"_meta": {"etude": {"attach": True}}},
+                "clientInfo": {"name": NAME, "title": "Etude in a terminal", "version": version("etude")},
+            },
+        )
+
+    def close(self) -> None:
+        self._closing = True
+        if self._socket is not None:
+            self._socket.close()
+
+    def call(self, method: str, params: Mapping[str, Any], *, timeout_s: float = 60) -> Mapping[str, Any]:
+        """Send a request and wait. Raises `RpcFailed` on an error, `CommandFailed` on silence."""
+        id = next(self._ids)
+        answer: queue.SimpleQueue[Mapping[str, Any]] = queue.SimpleQueue()
+        self._waiting[id] = answer
+        try:
+            self._write({"id": id, "method": method, "params": params})
+            body = answer.get(timeout=timeout_s)
+        except queue.Empty:
+            raise CommandFailed(f"the server did not answer {method} within {timeout_s:.0f} s") from None
+        finally:
+            self._waiting.pop(id, None)
+        return result(body, method)
+
+    def send(self, method: str, params: Mapping[str, Any]) -> int:
+        """Send a request whose answer will be a frame with this id."""
+        id = next(self._ids)
+        self._write({"id": id, "method": method, "params": params})
+        return id
+
+    def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        self._write({"method": method, "params": params})
+
+    def answer(self, id: int | str, result: Mapping[str, Any]) -> None:
+        self._write({"id": id, "result": result})
+
+    def receive(self, timeout_s: float | None) -> Frame | Closed | Interrupt | None:
+        """The next thing that happened; None when nothing did in time."""
+        try:
+            item = self.inbox.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
+        if isinstance(item, Frame):
+            self._room.release()
+        return item
+
+    def interrupt(self) -> None:
+        """Safe in a signal handler."""
+        self.inbox.put(Interrupt())
+
+    def _write(self, message: Mapping[str, Any]) -> None:
+        if self._socket is None:
+            raise CommandFailed("not connected")
+        try:
+            self._socket.send(json.dumps({"jsonrpc": "2.0", **message}))
+        except ConnectionClosed as error:
+            raise CommandFailed(f"the connection to {self.host.url} is closed ({error})") from error
+
+    def _read(self, socket: ClientConnection) -> None:
+        try:
+            for data in socket:
+                self._take(json.loads(data))
+            reason = "the server closed the connection"
+        except ConnectionClosed as error:
+            reason = str(error)
+        except ValueError as error:
+            reason = f"the server sent something that is not JSON ({error})"
+        for answer in list(self._waiting.values()):
+            answer.put({"error": {"message": reason}})
+        if not self._closing:
+            self.inbox.put(Closed(reason))
+
+    def _take(self, message: Mapping[str, Any]) -> None:
+        method, id = message.get("method"), message.get("id")
+        if method is None and isinstance(id, int) and (answer := self._waiting.get(id)):
+            answer.put(message)
+        elif method == "_etude/heartbeat":
+            self.notify("_etude/heartbeat", {})
+        elif method is not None and id is not None and method != "session/request_permission":
+            self._write({"id": id, "error": {"code": -32601, "message": f"this client has no {method}"}})
+        else:
+            self._room.acquire()
+            self.inbox.put(Frame(method, id, message if method is None else message.get("params") or {}))
+
+
+def result(body: Mapping[str, Any], method: str) -> Mapping[str, Any]:
+    """The result of an answer. Raises `RpcFailed` if it is an error."""
+    error = body.get("error")
+    if error is not None:
+        detail = error.get("data")
+        more = f" ({json.dumps(detail)[:300]})" if detail else ""
+        raise RpcFailed(f"{method} failed: {error.get('message', 'no reason given')}{more}")
+    found = body.get("result")
+    return found if isinstance(found, dict) else {}

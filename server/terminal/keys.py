@@ -1,0 +1,31 @@
+"""Asking a person for one key, while the conversation goes on."""
+
+import os
+import select
+import sys
+import termios
+import tty
+from collections.abc import Callable
+
+KEYS = {"y": "allow_once", "a": "allow_always", "n": "reject_once"}
+
+
+def choose(interrupted: Callable[[], bool]) -> str | None:
+    """Wait for `y`, `a` or `n`; the kind of option it stands for. None when `interrupted` says so.
+
+    Only where standard input is a terminal.
+    """
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    try:
+        tty.setcbreak(terminal)  # keeps Ctrl-C a signal
+        while not interrupted():
+            if select.select([terminal], [], [], 0.1)[0]:
+                key = os.read(terminal, 1).decode("ascii", "replace").lower()
+                if key in KEYS:
+                    return KEYS[key]
+                if not key:
+                    return None
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+    return None

@@ -1,0 +1,193 @@
+"""Draws a conversation in a terminal: streamed text, tool cards, diffs, notices."""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from server.terminal.acp_client import NAME
+from server.terminal.conversation import Ended, Item
+from server.terminal.diff import unified
+from server.terminal.facts import Facts, text_of
+from server.terminal.markdown import MarkdownStream
+from server.terminal.style import Style, clean, one_line
+
+RESULT_LINES = 6
+"""Lines of a tool's result that a card shows."""
+
+ENDS = {
+    "cancelled": "stopped",
+    "max_steps": "stopped at the step limit; send a message to go on",
+    "max_turn_requests": "stopped at the step limit; send a message to go on",
+    "overlong": "the context is full; start a new session",
+    "timeout": "the time limit was reached",
+    "max_cost": "the cost limit was reached",
+    "malformed": "the model kept sending calls that could not be read",
+    "model_error": "the model could not be reached or failed",
+    "env_error": "the workspace could not be used",
+    "interrupted": "interrupted",
+}
+
+
+@dataclass(slots=True)
+class _Card:
+    title: str
+    kind: str
+    shown_diffs: int = 0
+
+
+class Screen:
+    """Everything goes to `out`."""
+
+    def __init__(self, out: TextIO) -> None:
+        self.out, self.style = out, Style.of(out)
+        self.width = shutil.get_terminal_size().columns
+        self.own_prompts = False
+        """Whether messages of users are drawn (for a replay, or for other clients' prompts)."""
+        self._stream = MarkdownStream(self._write, self.style)
+        self._open = ""
+        """`text` or `thought` while such a message is being written, else empty."""
+        self._message = ""
+        self._cards: dict[str, _Card] = {}
+        self._column = 0
+
+    def show(self, item: Item) -> None:
+        if item.kind == "update":
+            self._update(item.params.get("update") or {})
+        elif item.kind == "event":
+            self._event(item.params.get("type"), item.params.get("data") or {})
+        elif item.kind == "notice":
+            self.notice(str(item.params.get("text", "")))
+        elif item.kind == "resolved" and item.params.get("by") != NAME:
+            self.notice(f"{item.params.get('outcome')} by {item.params.get('by') or 'another client'}")
+        self.out.flush()
+
+    def notice(self, text: str) -> None:
+        self.line(self.style.yellow("! ") + clean(text))
+
+    def line(self, text: str = "") -> None:
+        """A line of its own."""
+        self._close()
+        self._write(text + "\n")
+        self.out.flush()
+
+    def ask(self, text: str) -> None:
+        """A question whose answer stands on the same line."""
+        self._close()
+        self._write(text)
+
+    def answer(self, text: str) -> None:
+        self._write(text + "\n")
+
+    def finish(self, ended: Ended, facts: Facts) -> None:
+        """Close a turn with one line of facts."""
+        self._close()
+        why = ENDS.get(ended.reason)
+        if ended.reason == "error":
+            self.line(self.style.red("✗ ") + clean(ended.message))
+        elif why:
+            self.notice(f"{why}{': ' + ended.message if ended.message else ''}")
+        if known := facts.summary(ended):
+            self.line(self.style.dim(known))
+
+    # ---- session/update
+
+    def _update(self, update: Mapping[str, Any]) -> None:
+        kind = update.get("sessionUpdate")
+        if kind in ("agent_message_chunk", "agent_thought_chunk"):
+            self._chunk("text" if kind == "agent_message_chunk" else "thought", update)
+        elif kind == "user_message_chunk" and self.own_prompts:
+            self.line()
+            self.line(self.style.cyan("› ") + self.style.bold(clean(text_of(update.get("content")))))
+        elif kind == "tool_call":
+            self._call(update)
+        elif kind == "tool_call_update":
+            self._call_update(update)
+        elif kind == "plan":
+            self._plan(update.get("entries") or [])
+        elif kind == "current_mode_update":
+            self.notice(f"mode: {update.get('currentModeId')}")
+
+    def _chunk(self, kind: str, update: Mapping[str, Any]) -> None:
+        text = text_of(update.get("content"))
+        message = str(update.get("messageId") or "")
+        if self._open != kind or message != self._message:
+            self._close()
+            self._open, self._message = kind, message
+        if kind == "text":
+            self._stream.feed(text)
+        else:
+            self._write(self.style.dim(clean(text)))
+
+    def _call(self, update: Mapping[str, Any]) -> None:
+        card = _Card(str(update.get("title") or "tool"), str(update.get("kind") or "other"))
+        self._cards[str(update.get("toolCallId"))] = card
+        self.line(self.style.cyan("● ") + self.style.bold(one_line(card.title, self.width - 4)))
+
+    def _call_update(self, update: Mapping[str, Any]) -> None:
+        card = self._cards.setdefault(str(update.get("toolCallId")), _Card("tool", "other"))
+        diffs = [item for item in update.get("content") or [] if item.get("type") == "diff"]
+        for item in diffs[card.shown_diffs :]:
+            self.diff(item)
+        card.shown_diffs = max(card.shown_diffs, len(diffs))
+        status = update.get("status")
+        if status in ("completed", "failed"):
+            texts = [
+                text_of(item.get("content"))
+                for item in update.get("content") or []
+                if item.get("type") == "content"
+            ]
+            self._result(card, "\n".join(texts), failed=status == "failed")
+            self._cards.pop(str(update.get("toolCallId")), None)
+
+    def diff(self, item: Mapping[str, Any]) -> None:
+        """A `diff` content item."""
+        deleted = bool(((item.get("_meta") or {}).get("etude") or {}).get("deleted"))
+        new = None if deleted else item.get("newText")
+        for line in unified(str(item.get("path", "")), item.get("oldText"), new, self.style):
+            self.line("  " + line)
+
+    def _result(self, card: _Card, text: str, *, failed: bool) -> None:
+        """A few lines: the last ones of a command, the first ones of anything else."""
+        mark = self.style.red("  ✗ ") if failed else self.style.dim("  ✓ ")
+        lines = [line for line in clean(text).splitlines() if line.strip()]
+        if not lines:
+            self.line(mark + self.style.dim("failed" if failed else "done"))
+            return
+        shown = lines[-RESULT_LINES:] if card.kind == "execute" else lines[:RESULT_LINES]
+        for number, line in enumerate(shown):
+            short = line if len(line) <= self.width - 6 else line[: self.width - 7] + "…"
+            self.line((mark if number == 0 else "    ") + self.style.dim(short))
+        if len(lines) > RESULT_LINES:
+            where = "above" if card.kind == "execute" else "below"
+            self.line(self.style.dim(f"    … {len(lines) - RESULT_LINES} more lines {where}"))
+
+    def _plan(self, entries: list[Mapping[str, Any]]) -> None:
+        signs = {"completed": self.style.green("✓"), "in_progress": self.style.yellow("▸")}
+        for entry in entries:
+            sign = signs.get(str(entry.get("status")), "·")
+            self.line(f"  {sign} {one_line(str(entry.get('content', '')), self.width - 6)}")
+
+    # ---- events that ACP has no form for
+
+    def _event(self, type: Any, data: Mapping[str, Any]) -> None:
+        if type == "error" and data.get("where") != "tool":
+            again = f" (try {data['retry']})" if data.get("retry") else ""
+            self.notice(f"{data.get('message', 'something went wrong')}{again}")
+        elif type == "summary":
+            self.notice("earlier messages were summarised")
+
+    # ---- writing
+
+    def _close(self) -> None:
+        if self._open == "text":
+            self._stream.finish()
+        self._open = ""
+        if self._column:
+            self._write("\n")
+
+    def _write(self, text: str) -> None:
+        if text:
+            self.out.write(text)
+            self.out.flush()
+            self._column = 0 if text.endswith("\n") else self._column + len(text)
