@@ -32,6 +32,7 @@ _BYTES_PER_TOKEN: Final = 3.5
 _USAGE_S: Final = 10.0
 """How long the usage may come after the last token."""
 _DRAIN_S: Final = 0.25
+_LEAST_ANSWER: Final = 256
 _COMPACT_BELOW: Final = 16_000
 
 
@@ -89,8 +90,7 @@ class ChatCompletions:
             await self.warm()
         attempt, retries = 1, 0
         while True:
-            body = self._body(request)
-            payload = _serialised(body)
+            body, payload = self._fitted(self._body(request))
             answer = Answer()
             try:
                 async with aclosing(self._stream(payload, answer)) as deltas:
@@ -104,9 +104,11 @@ class ChatCompletions:
                 if name is not None and not answer.started and self._do_without(name):
                     continue
                 error, wait = await self._explain(failure, payload)
-            again = error.retryable and not isinstance(error, ModelStalled) and not answer.started
-            if not again or attempt >= self.settings.tries:
+                tries = min(failure.tries or self.settings.tries, self.settings.tries)
+            if not error.retryable or isinstance(error, ModelStalled) or answer.started:
                 raise error
+            if attempt >= tries:
+                raise ModelError(f"{error.message} Tried {attempt} times.")
             seconds = backoff(attempt, wait)
             yield Retry(attempt=attempt, wait_s=seconds, message=error.message)
             await asyncio.sleep(seconds)
@@ -123,18 +125,16 @@ class ChatCompletions:
             await self._find_window()
         yield completion
 
-    async def models(self) -> list[dict[str, Any]]:
-        """The entries of the endpoint's `/models` list.
+    async def models(self, path: str = "/models") -> list[dict[str, Any]]:
+        """The entries of the endpoint's list of models.
 
         Raises:
             ModelError: it has none, or cannot be reached.
         """
-        value = await self._connection.get("/models")
+        value = await self._connection.get(path)
         entries = value.get("data", value.get("models")) if isinstance(value, dict) else value
         if not isinstance(entries, list):
-            raise ModelError(
-                f"{self.endpoint.shown}/models answered with something that is no list of models."
-            )
+            raise ModelError(f"{self.endpoint.shown} answered {path} with no list of models.")
         return [entry for entry in entries if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
 
     async def close(self) -> None:
@@ -146,6 +146,9 @@ class ChatCompletions:
 
     async def _stream(self, payload: bytes, answer: Answer) -> AsyncGenerator[Delta, None]:
         """The deltas of one attempt; closing it closes the HTTP stream. Raises `RequestFailed`."""
+        import ssl
+
+        import anyio
         import httpx2
 
         settings = self.settings
@@ -159,7 +162,8 @@ class ChatCompletions:
             ) from None
         events = EventStream()
         source = response.aiter_bytes()
-        heard = spoke = begun
+        waited = time.monotonic() - begun
+        """Seconds spent waiting since the last event; what the consumer takes does not count."""
         try:
             if "json" in response.headers.get("content-type", ""):
                 data = await self._whole(source, begun)
@@ -169,14 +173,15 @@ class ChatCompletions:
                     answer.done = True
                 return
             while not answer.done:
-                now = time.monotonic()
                 if answer.finish is not None:
                     limit = _USAGE_S
                 elif answer.started:
+                    # Comments that keep the connection alive are no answer: they buy time, not for ever.
                     patience = max(settings.first_token_s, settings.between_tokens_s)
-                    limit = min(heard + settings.between_tokens_s, spoke + patience) - now
+                    limit = min(settings.between_tokens_s, patience - waited)
                 else:
-                    limit = begun + settings.first_token_s - now
+                    limit = settings.first_token_s - waited
+                before = time.monotonic()
                 try:
                     async with asyncio.timeout(limit):
                         chunk = await anext(source, None)
@@ -184,12 +189,13 @@ class ChatCompletions:
                     if answer.finished:
                         return
                     what = "stopped in the middle of its answer" if answer.started else "sent no first token"
-                    raise RequestFailed(error=self._stalled(heard, what)) from None
-                heard = time.monotonic()
+                    raise RequestFailed(error=self._stalled(before, what)) from None
+                waited += time.monotonic() - before
                 found = events.end() if chunk is None else events.feed(chunk)
                 if found:
-                    spoke = heard
                     deltas = [delta for data in found for delta in answer.feed(data)]
+                    if answer.started:
+                        waited = 0.0
                     for delta in deltas if len(deltas) < 2 else _merged(deltas):
                         yield delta
                 if chunk is None:
@@ -198,7 +204,7 @@ class ChatCompletions:
                 await _drain(source)
             if not answer.finished:
                 raise RequestFailed(error=self._unfinished(answer, events))
-        except httpx2.TransportError as error:
+        except (httpx2.RequestError, ssl.SSLError, anyio.EndOfStream) as error:
             if not answer.finished:
                 detail = self._failures.clean(str(error) or type(error).__name__)
                 raise RequestFailed(error=self._died(answer, detail)) from None
@@ -206,7 +212,7 @@ class ChatCompletions:
             report = self._failures.report(None, {"error": error.error})
             raise RequestFailed(report=report) from None
         except ModelError as error:
-            raise RequestFailed(error=error) from None
+            raise RequestFailed(error=error, tries=2) from None
         finally:
             await response.aclose()
 
@@ -291,6 +297,19 @@ class ChatCompletions:
         body["messages"] = request.messages
         return body
 
+    def _fitted(self, body: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+        """The body with its bytes; the answer's limit lowered to what the window leaves for it.
+
+        Endpoints refuse a prompt that fits when prompt and limit together do not.
+        """
+        payload = _serialised(body)
+        limit = next((name for name in ("max_tokens", "max_completion_tokens") if name in body), None)
+        room = self.context_window - int(1.05 * len(payload) / self._bytes_per_token)
+        if limit is None or body[limit] <= room or room < _LEAST_ANSWER:
+            return body, payload
+        body[limit] = room
+        return body, _serialised(body)
+
     def _do_without(self, name: str) -> bool:
         """Leave out a field that the endpoint refuses, from now on. False when that was tried already."""
         if name in self._refused:
@@ -302,15 +321,17 @@ class ChatCompletions:
     async def _find_window(self) -> None:
         """Ask the endpoint how large the window is; what it does not say stays as it is."""
         try:
+            root = self.endpoint.base_url.removesuffix("/v1")
             if self.settings.provider == "ollama":
-                root = self.endpoint.base_url.removesuffix("/v1")
                 found = windows.ollama_window(
                     await self._connection.get(f"{root}/api/ps"), self.settings.model
                 )
                 self._window_known = found is not None
                 found = found or windows.OLLAMA_DEFAULT
             else:
-                entries = {entry["id"]: entry for entry in await self.models()}
+                lmstudio = self.settings.provider == "lmstudio"
+                listed = await (self.models(f"{root}/api/v0/models") if lmstudio else self.models())
+                entries = {entry["id"]: entry for entry in listed}
                 found = windows.window_of(entries.get(self.settings.model, {}))
                 self._window_known = found is not None
         except ModelError as error:

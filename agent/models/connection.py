@@ -20,11 +20,17 @@ _LOOKUP_S: Final = 2.0
 
 
 class RequestFailed(Exception):
-    """An attempt failed: `report` is the endpoint's own, still to be explained; else `error` says it all."""
+    """An attempt failed: `report` is the endpoint's own, still to be explained; else `error` says it all.
 
-    def __init__(self, *, report: Reported | None = None, error: ModelError | None = None) -> None:
+    `tries` bounds how often it is worth trying, where that is less than the settings allow.
+    """
+
+    def __init__(
+        self, *, report: Reported | None = None, error: ModelError | None = None, tries: int | None = None
+    ) -> None:
         super().__init__()
         self.report = report
+        self.tries = tries
         self.error = error or ModelError("The request failed.")
 
 
@@ -100,7 +106,9 @@ class Connection:
             report = self._failures.report(error.status_code, error.response.content, error.response.headers)
             raise RequestFailed(report=report) from None
         except openai.APIConnectionError as error:
-            raise RequestFailed(error=self._unreachable(error)) from None
+            # A server on this machine that is not there now is not there in half a minute either.
+            tries = 3 if self._endpoint.loopback else None
+            raise RequestFailed(error=self._unreachable(error), tries=tries) from None
         if not isinstance(response, httpx2.Response):
             raise TypeError(f"the SDK gave a {type(response).__name__} instead of the plain response")
         return response

@@ -20,8 +20,8 @@ _NO_MODEL: Final = re.compile(
     re.IGNORECASE,
 )
 _NOT_ACCEPTED: Final = re.compile(
-    r"unsupported|not supported|unrecognized|unknown|unexpected|not permitted|extra (inputs|fields)"
-    r"|not allowed|invalid|does not support|not valid|only the default|cannot be",
+    r"unsupported|not supported|unrecognized|unknown|unexpected|not permitted|not allowed|does not support"
+    r"|only the default|extra[ _](inputs|fields|forbidden)",
     re.IGNORECASE,
 )
 
@@ -49,10 +49,13 @@ class Reported:
         """The optional field of the request that the endpoint does not accept, if that is the failure."""
         if self.status not in (400, 404, 415, 422, 500, 501):
             return None
-        named = [name for name in fields if name == self.param or re.search(rf"\b{name}\b", self.message)]
-        if named and (self.param in named or _NOT_ACCEPTED.search(self.message)):
-            return self.param if self.param in named else named[0]
-        return None
+        if is_overflow(self.status, self.code, self.message) or not (
+            _NOT_ACCEPTED.search(self.message) or _NOT_ACCEPTED.search((self.code or "").replace("_", " "))
+        ):
+            return None
+        if self.param in fields:
+            return self.param
+        return next((name for name in fields if re.search(rf"\b{re.escape(name)}\b", self.message)), None)
 
 
 class Failures:
@@ -179,5 +182,14 @@ def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, list) and value and isinstance(value[0], dict):
-        return "; ".join(_text(item.get("msg") or item.get("message") or item) for item in value[:5])
+        return "; ".join(_problem(item) for item in value[:5])
     return "" if value is None else orjson.dumps(value, default=str).decode()
+
+
+def _problem(item: Any) -> str:
+    """One entry of a list of validation errors: where and what."""
+    if not isinstance(item, dict):
+        return _text(item)
+    where = item.get("loc")
+    place = ".".join(map(str, where)) + ": " if isinstance(where, list) else ""
+    return place + _text(item.get("msg") or item.get("message") or item)
