@@ -317,6 +317,9 @@ class LiveSession:
         except LogError as error:
             log.error("session %s stopped: %s", self.id, error)
             self._broke(error)
+        except Exception as error:  # noqa: BLE001 - whoever waits for this turn must hear of it
+            log.exception("the turn of session %s failed", self.id)
+            self._broke(LogError(f"a defect in Etude ended the turn ({type(error).__name__})"))
         finally:
             self._current, self._turning, self._started = None, None, False
             self._unstored.clear()
@@ -331,7 +334,7 @@ class LiveSession:
 
     def _broke(self, error: LogError) -> None:
         lost = isinstance(error, LeaseLost)
-        text = "another server took this session over: attach again" if lost else f"the log failed: {error}"
+        text = "another server took this session over: attach again" if lost else str(error)
         for ticket in tuple(self._tickets.values()):
             ticket.fail(SessionFailed(text))
         self._tickets.clear()

@@ -60,15 +60,15 @@ def listen(host: str, port: int) -> socket.socket:
     return bound
 
 
-async def serve(
+def start(
     app: FastAPI,
     bound: socket.socket,
     token: str,
     ready: Callable[[ServerInfo], None],
     *,
     public: bool = True,
-) -> None:
-    """Serve until a signal comes, then stop gracefully.
+) -> "tuple[uvicorn.Server, asyncio.Task[None]]":
+    """Begin to serve. Setting `should_exit` of the server, or a signal, stops it gracefully.
 
     `ready` is called once requests are answered. `public` writes `server.json` for other programs of
     this user to find; a private server is known to its parent alone.
@@ -94,11 +94,16 @@ async def serve(
             announce(info)
         ready(info)
 
-    try:
-        await _Server(config, app.state.hub, started).serve(sockets=[bound])
-    finally:
-        if public:
-            withdraw(info)
+    server = _Server(config, app.state.hub, started)
+
+    async def work() -> None:
+        try:
+            await server.serve(sockets=[bound])
+        finally:
+            if public:
+                withdraw(info)
+
+    return server, asyncio.get_running_loop().create_task(work())
 
 
 class _Server(uvicorn.Server):
