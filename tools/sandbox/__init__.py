@@ -1,0 +1,44 @@
+"""Confinement of commands: `probe` says what works here, `start` makes one sandbox for one workspace."""
+
+from pathlib import Path
+
+from tools.sandbox.launch import launch
+from tools.sandbox.policy import SandboxDied, SandboxPolicy, SandboxUnavailable, Tier
+from tools.sandbox.probe import SandboxReport, probe, probed
+from tools.sandbox.sandbox import Ran, Sandbox
+
+__all__ = [
+    "Ran",
+    "Sandbox",
+    "SandboxDied",
+    "SandboxPolicy",
+    "SandboxReport",
+    "SandboxUnavailable",
+    "Tier",
+    "probe",
+    "probed",
+    "start",
+]
+
+
+async def start(policy: SandboxPolicy, root: Path) -> Sandbox:
+    """Start a sandbox for the workspace at `root` (absolute, resolved). Call it on the event loop's thread.
+
+    With `auto` the strongest tier that works here is used; if none does, commands run unconfined, and
+    `confined` and `notices` say so.
+
+    Raises:
+        SandboxUnavailable: the demanded tier does not work here; the message says what to do.
+    """
+    if policy.tier != "auto":
+        return Sandbox(await launch(policy, policy.tier, root), root)
+    report = await probed()
+    why = report.reason
+    if report.confined:
+        try:
+            return Sandbox(await launch(policy, report.tier, root), root)
+        except SandboxUnavailable as error:  # the machine can, but not for this workspace
+            why = error.message
+    sandbox = Sandbox(await launch(policy, "none", root), root)
+    sandbox.notices.insert(0, f"Commands are NOT confined: {why}")
+    return sandbox

@@ -4,7 +4,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from tools.errors import EnvironmentFault
+
 Tier = Literal["bubblewrap", "none"]
+
+
+class SandboxUnavailable(EnvironmentFault):
+    """The demanded confinement does not work here; the message says why and what to do."""
+
+
+class SandboxDied(EnvironmentFault):
+    """The sandbox ended while something ran in it. The next command starts a new one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +22,9 @@ class SandboxPolicy:
     """The confinement of one workspace.
 
     `tier` is `auto` (the strongest that works here) or a demanded one; a demanded tier that does not
-    work is an error, never a silent fallback. `none` must be asked for by name.
+    work is an error, never a silent fallback. Where nothing works, `auto` runs commands unconfined and
+    says so in every result (`confined` is False), so that the mode can ask before each of them.
+    `read` adds read-only paths, `memory_mb` and `pids` bound all commands of the workspace together.
     """
 
     tier: Literal["auto", "bubblewrap", "none"] = "auto"
@@ -21,3 +33,9 @@ class SandboxPolicy:
     memory_mb: int = 4096
     pids: int = 512
     environment: dict[str, str] = field(default_factory=dict)
+
+    def tmpfs_bytes(self) -> dict[str, int]:
+        """Sizes of the memory-backed folders: together under half the memory limit, else filling
+        one of them would kill the sandbox instead of failing the write."""
+        share = self.memory_mb * 1024 * 1024 // 16
+        return {"/tmp": 4 * share, "home": 2 * share, "/dev/shm": share}

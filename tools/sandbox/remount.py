@@ -1,0 +1,1 @@
+"""Puts back read-only mounts that a rename on the host removed."""

@@ -1,0 +1,55 @@
+"""The host's folder of one sandbox: commands, FIFOs and kept outputs. Seen read-only from inside."""
+
+import os
+import secrets
+import shutil
+import stat
+import tempfile
+from pathlib import Path
+
+from tools.errors import EnvironmentFault
+from tools.sandbox.processes import identify
+
+
+def _base() -> Path:
+    """A folder that only we can enter.
+
+    Raises:
+        EnvironmentFault: someone else made it first; using it would let them read or swap commands.
+    """
+    path = Path(tempfile.gettempdir()).resolve() / f"etude-{os.getuid()}"
+    path.mkdir(mode=0o700, exist_ok=True)
+    status = os.lstat(path)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
+        raise EnvironmentFault(
+            f"{path} exists but is not a private folder of this account. Remove it, or set TMPDIR to a "
+            "folder of your own."
+        )
+    return path
+
+
+def create() -> Path:
+    """A new folder whose name tells which process it belongs to."""
+    process = identify(os.getpid())
+    started = process.started if process else 0
+    path = _base() / f"{os.getpid()}-{started}-{secrets.token_hex(4)}"
+    path.mkdir(mode=0o755)
+    path.chmod(0o755)
+    (path / "out").mkdir()
+    (path / "out").chmod(0o755)
+    return path
+
+
+def sweep() -> int:
+    """Remove the folders of processes that were killed; returns how many."""
+    removed = 0
+    for path in _base().iterdir():
+        pid, _, rest = path.name.partition("-")
+        started = rest.partition("-")[0]
+        if not (pid.isdigit() and started.isdigit()):
+            continue
+        process = identify(int(pid))
+        if process is None or process.started != int(started):
+            shutil.rmtree(path, ignore_errors=True)
+            removed += 1
+    return removed

@@ -1,0 +1,256 @@
+"""A running sandbox: its shells' channels, its processes, and one-off programs of our own inside it."""
+
+import asyncio
+import itertools
+import logging
+import os
+import secrets
+import shlex
+import shutil
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tools.errors import ToolTimeout
+from tools.sandbox import cgroups, processes, scripts
+from tools.sandbox.channel import OutputFifo, Status, StatusReader
+from tools.sandbox.git_guard import Mount
+from tools.sandbox.launch import Launched
+from tools.sandbox.policy import SandboxDied, Tier
+
+log = logging.getLogger(__name__)
+
+_ONE_OFF_BYTES: Final = 16 * 1024 * 1024
+_ONE_OFFS: Final = 8
+
+
+class Ran(NamedTuple):
+    """What a one-off program gave. `stdout` is cut at the limit; the program then got SIGPIPE (141)."""
+
+    exit_code: int
+    stdout: bytes
+    stderr: bytes
+
+
+class Sandbox:
+    """One long-lived sandbox of one workspace. Made by `tools.sandbox.start`.
+
+    `dead` resolves when it ended, for whatever reason; nothing inside outlives it.
+    """
+
+    def __init__(self, launched: Launched, root: Path, notices: Sequence[str] = ()) -> None:
+        self.root = root
+        self.tier: Tier = launched.tier
+        self.confined = launched.tier != "none"
+        self.run_folder = launched.run
+        self.inside = launched.inside
+        self.uid = launched.uid
+        self.init = launched.init
+        self.guard = launched.guard
+        self.notices = [*notices, *launched.guard.notices]
+        self.on_shell_exit: Callable[[int], None] = lambda code: None
+        self._launched = launched
+        self._loop = asyncio.get_running_loop()
+        self.dead: asyncio.Future[None] = self._loop.create_future()
+        self._numbers = itertools.count(1)
+        self._one_offs = asyncio.Semaphore(_ONE_OFFS)
+        self._supervisor: int | None = None
+        self._runner: int | None = None
+        self._pidfd = os.pidfd_open(launched.process.pid)
+        self._loop.add_reader(self._pidfd, self._ended)
+        for descriptor in (launched.control, launched.runner):
+            os.set_blocking(descriptor, False)
+        self.statuses = StatusReader(launched.status, lambda code: self.on_shell_exit(code))
+
+    # -- life ------------------------------------------------------------------------------------------
+
+    def _ended(self) -> None:
+        self._loop.remove_reader(self._pidfd)
+        self._launched.process.poll()
+        if not self.dead.done():
+            self.dead.set_result(None)
+
+    @property
+    def alive(self) -> bool:
+        return not self.dead.done()
+
+    def kill(self) -> None:
+        """End everything inside at once; `dead` follows."""
+        if self.alive:
+            if self.confined:
+                processes.send((self.init,), signal.SIGKILL)  # its parent reaps it and ends
+            else:
+                self._launched.process.terminate()
+
+    async def close(self) -> None:
+        """End it and give everything back."""
+        self.kill()
+        if self.alive:
+            await asyncio.wait((self.dead,), timeout=5)
+        if self.alive:
+            self._launched.process.kill()
+            await asyncio.wait((self.dead,), timeout=5)
+        self.statuses.close()
+        self._loop.remove_reader(self._pidfd)
+        for descriptor in (self._launched.control, self._launched.runner, self._pidfd):
+            os.close(descriptor)
+        self.guard.release()
+        await asyncio.to_thread(shutil.rmtree, self.run_folder, ignore_errors=True)
+        if self._launched.group is not None:
+            await asyncio.to_thread(cgroups.remove_soon, self._launched.group)
+
+    @property
+    def group(self) -> cgroups.ControlGroup | None:
+        return self._launched.group
+
+    # -- processes -------------------------------------------------------------------------------------
+
+    def supervisor(self) -> int | None:
+        """The host's pid of the first program inside."""
+        if self._supervisor is None:
+            found = processes.children(self.init)
+            self._supervisor = found[0] if found else None
+        return self._supervisor
+
+    def runner(self) -> int | None:
+        if self._runner is None and (supervisor := self.supervisor()) is not None:
+            found = processes.children(supervisor)
+            self._runner = found[0] if found else None
+        return self._runner
+
+    def shell(self) -> int | None:
+        """The host's pid of the interactive shell now; None while the supervisor starts another."""
+        supervisor = self.supervisor()
+        if supervisor is None:
+            return None
+        found = [pid for pid in processes.children(supervisor) if pid != self.runner()]
+        return found[-1] if found else None
+
+    def own(self) -> set[int]:
+        """Processes of ours, and with the runner everything below it."""
+        return {pid for pid in (self.supervisor(), self.runner(), self.shell()) if pid is not None}
+
+    async def restore_mounts(self, lost: Sequence[Mount]) -> list[str]:
+        """Bind again what a rename on the host unbound; returns what to tell about it."""
+        return []
+
+    # -- files and commands ----------------------------------------------------------------------------
+
+    def number(self) -> int:
+        return next(self._numbers)
+
+    def put(self, name: str, content: bytes) -> None:
+        """A file that commands can read, in the control folder."""
+        path = self.run_folder / name
+        path.write_bytes(content)
+        path.chmod(0o644)
+
+    def remove(self, *names: str) -> None:
+        for name in names:
+            (self.run_folder / name).unlink(missing_ok=True)
+
+    def tell_shell(self, line: str) -> None:
+        self._write(self._launched.control, line)
+
+    def _write(self, descriptor: int, line: str) -> None:
+        if not self.alive:
+            raise SandboxDied("The sandbox has ended.")
+        data = line.encode("utf-8", "surrogateescape")
+        try:
+            written = os.write(descriptor, data)
+        except (BlockingIOError, BrokenPipeError):
+            written = 0
+        if written != len(data):
+            self.kill()
+            raise SandboxDied("The shell in the sandbox no longer reads; it was ended.")
+
+    async def status(self, future: "asyncio.Future[Status]", timeout_s: float | None) -> Status | None:
+        """The status, or None when time ran out first.
+
+        Raises:
+            SandboxDied: the sandbox ended first.
+        """
+        await asyncio.wait((future, self.dead), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        if future.done() and not future.cancelled():
+            return future.result()
+        if self.dead.done():
+            raise SandboxDied("The sandbox ended while the command ran; everything in it was killed.")
+        return None
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path | None = None,
+        stdin: bytes | None = None,
+        limit: int = _ONE_OFF_BYTES,
+        timeout_s: float = 60.0,
+    ) -> Ran:
+        """Run one program of ours inside, beside whatever the shell does (a few milliseconds).
+
+        Raises:
+            ToolTimeout: it did not end in time; it and all it started were killed.
+            SandboxDied: the sandbox ended meanwhile.
+        """
+        async with self._one_offs:
+            return await self._run(argv, cwd or self.root, stdin, limit, timeout_s)
+
+    async def _run(
+        self, argv: Sequence[str], cwd: Path, stdin: bytes | None, limit: int, timeout_s: float
+    ) -> Ran:
+        number, token = self.number(), secrets.token_hex(16)
+        outputs: tuple[list[bytes], list[bytes]] = ([], [])
+        streams = [
+            self._collector(f"{kind}{number}", parts, limit)
+            for kind, parts in zip(("o", "e"), outputs, strict=True)
+        ]
+        source = "/dev/null"
+        if stdin is not None:
+            self.put(f"i{number}", stdin)
+            source = f"{self.inside}/i{number}"
+        quoted = shlex.join(argv)
+        text = scripts.one_off(self.inside, number, token, shlex.quote(str(cwd)), quoted, source)
+        self.put(f"r{number}", text.encode("utf-8", "surrogateescape"))
+        started = self.statuses.expect(f"{token}p".encode())
+        ended = self.statuses.expect(token.encode())
+        finished = False
+        try:
+            self._write(self._launched.runner, f"{self.inside}/r{number}\n")
+            status = await self.status(ended, timeout_s)
+            if status is None:
+                name = Path(argv[0]).name
+                raise ToolTimeout(f"{name} did not finish within {timeout_s:g} s and was killed.")
+            for stream in streams:
+                await stream.drain(0.1)
+            finished = True
+            return Ran(status.code, b"".join(outputs[0])[:limit], b"".join(outputs[1])[:limit])
+        finally:
+            if not finished and started.done() and not started.cancelled():
+                self._kill_one_off(started.result().code)
+            for future in (started, ended):
+                future.cancel()
+            for stream in streams:
+                stream.close()
+            self.remove(f"r{number}", f"i{number}")
+
+    def _collector(self, name: str, parts: list[bytes], limit: int) -> OutputFifo:
+        room = limit
+
+        def sink(data: bytes) -> None:
+            nonlocal room
+            parts.append(data[:room] if room < len(data) else data)
+            room -= len(data)
+            if room <= 0:
+                fifo.close()
+
+        fifo = OutputFifo(self.run_folder / name, sink)
+        return fifo
+
+    def _kill_one_off(self, inner: int) -> None:
+        runner = self.runner()
+        if runner is None:
+            return
+        for pid in processes.children(runner):
+            if processes.inner_pid(pid) == inner:
+                processes.send((*processes.descendants(pid), pid), signal.SIGKILL)

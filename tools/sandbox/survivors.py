@@ -1,0 +1,69 @@
+"""Which processes inside belong to the command that runs now, and which were left by earlier ones."""
+
+import asyncio
+import signal
+from collections.abc import Iterable
+from typing import Final
+
+from tools.sandbox import processes
+from tools.sandbox.processes import Process
+from tools.sandbox.sandbox import Sandbox
+
+_ROUND_S: Final = 0.004
+
+
+class Survivors:
+    """Everything a command starts stays below the shell or, once its parent ended, below the sandbox's
+    first process, whatever sessions, groups or environments it made for itself. So what is neither ours
+    nor was there before the command belongs to it."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+        self._known: dict[int, Process] = {}
+
+    def spare(self, pid: int) -> None:
+        """Count this process and all below it as there before."""
+        process = processes.identify(pid)
+        if process is not None:
+            self._known[pid] = process
+
+    def current(self) -> list[int]:
+        """Living processes of the command that runs now, parents first."""
+        sandbox = self._sandbox
+        supervisor = sandbox.supervisor()
+        if supervisor is None or processes.identify(supervisor) is None:
+            return []  # the whole sandbox is ending
+        shell = sandbox.shell()
+        spared = sandbox.own() | {pid for pid, known in self._known.items() if processes.alive(known)}
+        found = processes.descendants(sandbox.init, without=spared)
+        if shell is not None:
+            found += processes.descendants(shell, without=spared)
+        return [pid for pid in found if processes.identify(pid) is not None]
+
+    def settle(self) -> list[Process]:
+        """The command ended: what it left behind is spared from now on. Returns what it left."""
+        if self._known:
+            self._known = {pid: known for pid, known in self._known.items() if processes.alive(known)}
+        left = [found for pid in self.current() if (found := processes.identify(pid)) is not None]
+        for process in left:
+            self._known[process.pid] = process
+        return left
+
+    async def end(self, patience_s: float) -> bool:
+        """Kill everything of the command that runs now; whether nothing was left in time."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + patience_s
+        while left := self.current():
+            processes.send(left, signal.SIGKILL)
+            if loop.time() > deadline:
+                return False
+            await asyncio.sleep(_ROUND_S)
+        return True
+
+
+def describe(left: Iterable[Process]) -> list[dict[str, object]]:
+    """`{pid, command}` of processes, by the numbers that commands inside would use."""
+    return [
+        {"pid": processes.inner_pid(process.pid), "command": processes.command_line(process.pid)}
+        for process in left
+    ]
