@@ -28,9 +28,10 @@ from agent.instructions import nested
 from agent.session import Session
 from agent.streaming import Stream
 from tools.diff import unified_diff
-from tools.errors import InvalidArguments, ToolError
+from tools.errors import EnvironmentFault, InvalidArguments, ToolError
 from tools.registry import TOOLS
 from tools.result import FileChange, Proposal, ToolResult
+from tools.shell_session import ShellSession
 from tools.tool import Arguments, Tool
 from tools.workspace import content_hash
 
@@ -200,8 +201,9 @@ async def _denied(here: Step, prepared: Prepared) -> str | None:
     """What to tell the model where the call may not run; None where it may."""
     session, tool, proposal = here.session, prepared.tool, prepared.proposal
     assert tool is not None
-    mode, confined = session.state.mode, session.workspace.confined
-    match judge(tool, proposal, mode, session.state.rules, confined):
+    mode, rules = session.state.mode, session.state.rules
+    confined = mode != "auto" or await _confined(session)
+    match judge(tool, proposal, mode, rules, confined):
         case "allow":
             return None
         case "deny":
@@ -212,6 +214,13 @@ async def _denied(here: Step, prepared: Prepared) -> str | None:
         return None
     why = f": {decision.reason}" if decision.reason else ""
     return f"The user did not allow this call{why}. Do not repeat it; do something else or ask."
+
+
+async def _confined(session: Session) -> bool:
+    try:
+        return (await ShellSession.of(session.workspace).sandbox()).confined
+    except EnvironmentFault:
+        return False
 
 
 async def _ask(here: Step, prepared: Prepared) -> Decision:

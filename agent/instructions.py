@@ -15,7 +15,7 @@ LIMIT = 16_384
 def load(workspace: Workspace, path: str = NAME) -> str | None:
     """The text of an instruction file, bounded; None when there is none that can be read as text."""
     try:
-        data = read_bytes(workspace.root, path, limit=4 * LIMIT)
+        data, _ = read_bytes(workspace.root, path, limit=4 * LIMIT)
     except ToolError:
         return None
     text = data.decode("utf-8", errors="replace").strip()

@@ -15,6 +15,8 @@ from agent.events import BlobRef, WorkspaceState
 from agent.session import Session
 from tools.errors import ToolError
 from tools.files import read_bytes
+from tools.sandbox import Sandbox
+from tools.shell_session import ShellSession
 from tools.workspace import Workspace, content_hash
 
 log = logging.getLogger(__name__)
@@ -66,19 +68,22 @@ async def gather(workspace: Workspace) -> Gathered:
         "python": platform.python_version(),
         "timezone": time.tzname[0],
         "locale": os.environ.get("LANG", ""),
-        "confined": workspace.confined,
     }
     blobs: dict[str, bytes] = {}
     try:
-        git = await _git(workspace, blobs)
+        sandbox = await ShellSession.of(workspace).sandbox()
+        environment["tier"] = sandbox.tier
+        git = (
+            await _git(sandbox, blobs) if sandbox.confined else {"error": "git is not run outside a sandbox"}
+        )
     except ToolError as error:
         log.info("no git facts of %s: %s", workspace.root, error.message)
         git = {"error": error.message}
     return WorkspaceState(git=git, environment={**environment, **_lockfiles(workspace)}), blobs
 
 
-async def _git(workspace: Workspace, blobs: dict[str, bytes]) -> dict[str, Any] | None:
-    status = await _run(workspace, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal")
+async def _git(sandbox: Sandbox, blobs: dict[str, bytes]) -> dict[str, Any] | None:
+    status = await _run(sandbox, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal")
     if status is None:
         return None
     lines = status.decode("utf-8", "surrogateescape").split("\0")
@@ -97,7 +102,7 @@ async def _git(workspace: Workspace, blobs: dict[str, bytes]) -> dict[str, Any] 
         "changed_count": len(changed),
     }
     if any(not line.startswith("?") for line in changed) and head.get("oid") != "(initial)":
-        diff = await _run(workspace, "diff", "--binary", "--no-ext-diff", "--no-textconv", "HEAD")
+        diff = await _run(sandbox, "diff", "--binary", "--no-ext-diff", "--no-textconv", "HEAD")
         if diff is not None and len(diff) < DIFF_LIMIT:
             name = content_hash(diff)
             blobs[name] = diff
@@ -105,18 +110,18 @@ async def _git(workspace: Workspace, blobs: dict[str, bytes]) -> dict[str, Any] 
     return facts
 
 
-async def _run(workspace: Workspace, *arguments: str) -> bytes | None:
+async def _run(sandbox: Sandbox, *arguments: str) -> bytes | None:
     """Output of a git command; None where git has nothing to say (no repository)."""
-    argv = [*GIT, "-C", str(workspace.root), *arguments]
-    code, output, _ = await workspace.run(argv, timeout_s=TIMEOUT_S, limit=DIFF_LIMIT)
-    return output if code == 0 else None
+    ran = await sandbox.run([*GIT, *arguments], timeout_s=TIMEOUT_S, limit=DIFF_LIMIT)
+    return ran.stdout if ran.exit_code == 0 else None
 
 
 def _lockfiles(workspace: Workspace) -> dict[str, Any]:
     found: dict[str, str] = {}
     for name in LOCKFILES:
         try:
-            found[name] = content_hash(read_bytes(workspace.root, name, limit=DIFF_LIMIT))
+            data, _ = read_bytes(workspace.root, name, limit=DIFF_LIMIT)
+            found[name] = content_hash(data)
         except ToolError:
             continue
     return {"lockfiles": found} if found else {}
