@@ -72,8 +72,14 @@ def _text(data: bytes | None) -> str:
     if not data:
         return ""
     text = Text.decode(data)
-    mark = "\ufeff" if text.encoding.bom else ""
-    return mark + text.body.encode("utf-8", "replace").decode("utf-8")
+    return comparable("\ufeff" + text.body if text.encoding.bom else text.body)
+
+
+def comparable(body: str) -> str:
+    """The text of a file as a diff shows it: always encodable, with "\n" where a file has only CRs."""
+    if "\r" in body and "\n" not in body:
+        body = body.replace("\r", "\n")
+    return body if body.isascii() else body.encode("utf-8", "replace").decode("utf-8")
 
 
 class _Budget:

@@ -87,7 +87,7 @@ class Text:
             return self.ending.join(lines)
         old = self.flat[start:end].split("\n")[: len(own)]
         endings = [self.ending] * (len(lines) - 1)
-        for old_start, old_end, new_start, new_end in _aligned(old, lines[:-1]):
+        for old_start, old_end, new_start, new_end in aligned(old, lines[:-1]):
             for offset in range(min(old_end - old_start, new_end - new_start)):
                 endings[new_start + offset] = own[old_start + offset]
         return "".join(line + ending for line, ending in zip(lines, [*endings, ""], strict=True))
@@ -102,7 +102,8 @@ class Text:
         return ["\r\n" if line.endswith("\r") else "\n" for line in text.split("\n")[:-1]]
 
 
-def _aligned(old: list[str], new: list[str]) -> list[tuple[int, int, int, int]]:
+def aligned(old: list[str], new: list[str]) -> list[tuple[int, int, int, int]]:
+    """Ranges of old lines and the new lines in their place, in order; equal runs are ranges of their own."""
     if len(old) * len(new) > ALIGN_LIMIT:
         return [(0, len(old), 0, len(new))]
     return [block[1:] for block in SequenceMatcher(None, old, new, autojunk=False).get_opcodes()]
