@@ -1,0 +1,119 @@
+"""A thousand steps of a model that does everything wrong: the log pairs, explains the workspace, and ends."""
+
+import gc
+import os
+from collections import Counter
+from pathlib import Path
+
+import psutil
+import pytest
+
+from agent import ask
+from agent.events import Event, SessionCreated
+from agent.models.catalog import open_model
+from agent.models.settings import ModelSettings
+from agent.session import Session
+from server.store import Store
+from tests.support.chaos_model import ChaosModel
+from tools.sandbox.policy import SandboxPolicy
+from tools.workspace import Workspace
+
+STEPS = int(os.environ.get("ETUDE_TEST_CHAOS_STEPS", "1000"))
+SESSIONS = 20
+APPENDS = "printf 'chaos\\n' >> chaos.txt"
+FILES = {
+    "a.py": "one = 1\ntwo = 2\n",
+    "b.py": "def f():\n    return 1\n",
+    "sub/c.py": "c = 3\n",
+    "ü.py": "x = 1\n",
+}
+HONEST = {"end_turn", "max_steps", "malformed", "model_error", "overlong"}
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", [1])
+async def test_chaos(tmp_path: Path, seed: int) -> None:
+    reasons: Counter[str] = Counter()
+    growth: list[int] = []
+    steps = 0
+    store = await Store.open(f"sqlite:///{tmp_path / 'chaos.db'}")
+    try:
+        with ChaosModel(seed, transport=True, stop=0.03) as model:
+            for number in range(SESSIONS):
+                root = tmp_path / f"w{number}"
+                for name, text in FILES.items():
+                    (root / name).parent.mkdir(parents=True, exist_ok=True)
+                    (root / name).write_text(text)
+                events = await _session(store, model, root, STEPS // SESSIONS)
+                steps += sum(event.type == "generation" for event in events)
+                _assert_pairs(events)
+                _assert_explained(events, root, await _contents(store, events))
+                reasons.update(e.data["reason"] for e in events if e.type == "turn.ended")
+                gc.collect()
+                growth.append(psutil.Process().memory_info().rss >> 20)
+            assert model.errors == []
+            print(f"seed {seed}: {steps} steps, ends {dict(reasons)}, kinds {model.kinds}, RSS MiB {growth}")
+    finally:
+        await store.close()
+    assert set(reasons) <= HONEST
+    assert steps >= STEPS * 0.8
+    assert growth[-1] - growth[len(growth) // 4] < 64
+
+
+async def _session(store: Store, model: ChaosModel, root: Path, steps: int) -> list[Event]:
+    created = SessionCreated(workspace=str(root), user_id="local", model="chaos", mode="full", profile="full")
+    id = await store.create_session(created)
+    log = await store.lease(id)
+    settings = ModelSettings(provider="openai", model="scripted", base_url=model.base_url)
+    client = open_model("chaos", models={"chaos": settings}, cache_dir=root)
+    session = Session(log, await store.all_events(id), Workspace(root, SandboxPolicy()), client)
+    done = 0
+    try:
+        while done < steps:
+            session.max_steps = steps - done
+            made = 0
+            async for item in ask(session, f"session {id}, {done} steps done"):
+                made += isinstance(item, Event) and item.type == "generation"
+            done += max(made, 1)
+    finally:
+        await session.close()
+        await client.close()
+        await log.release()
+    return await store.all_events(id)
+
+
+async def _contents(store: Store, events: list[Event]) -> dict[str, bytes]:
+    names = {
+        event.data["after"]["hash"] for event in events if event.type == "edit" and event.data.get("after")
+    }
+    return {name: await store.blob(name) for name in names}
+
+
+def _assert_pairs(events: list[Event]) -> None:
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    called = Counter(call["id"] for e in events if e.type == "generation" for call in e.data.get("calls", []))
+    announced = Counter(e.data["call_id"] for e in events if e.type == "tool.call")
+    answered = Counter(e.data["call_id"] for e in events if e.type == "tool.result")
+    assert called == announced == answered
+    assert set(called.values()) <= {1}
+    assert [e.data for e in events if e.type == "tool.result" and e.data.get("error") == "unknown"] == []
+
+
+def _assert_explained(events: list[Event], root: Path, contents: dict[str, bytes]) -> None:
+    """Applying the log's edits, and the one command that writes, to the start gives the workspace."""
+    files = {name: text.encode() for name, text in FILES.items()}
+    commands = {
+        event.data["call_id"]: (event.data.get("arguments") or {}).get("command")
+        for event in events
+        if event.type == "tool.call"
+    }
+    for event in events:
+        if event.type == "edit":
+            files[event.data["path"]] = contents[event.data["after"]["hash"]]
+        elif event.type == "tool.result" and "exit_code" in event.data.get("data", {}):
+            if commands[event.data["call_id"]] == APPENDS:
+                files["chaos.txt"] = files.get("chaos.txt", b"") + b"chaos\n"
+    found = {
+        path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()
+    }
+    assert found == files
