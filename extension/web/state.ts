@@ -113,6 +113,11 @@ export class SessionState {
     if (text(facts["mode"])) this.mode.set(at, text(facts["mode"]));
     if (text(facts["model"])) this.model.set(at, text(facts["model"]));
     if (text(facts["title"])) this.title.set(at, text(facts["title"]));
+    if (Array.isArray(facts["configOptions"])) this.options.set(at, facts["configOptions"]);
+    const used = number(facts["contextTokens"]);
+    if (used !== undefined) {
+      this.usage.set(at, { used, size: number(facts["contextWindow"]) ?? 0, cost: this.usage.value.cost });
+    }
     if (typeof facts["running"] === "boolean") {
       this.turn.set(at, { running: facts["running"], turn: number(facts["turn"]) ?? this.turn.value.turn });
     }
