@@ -86,6 +86,12 @@ class ChatCompletions:
             ModelStalled: nothing came for too long.
             ModelError: anything else; `retryable` where the same request may succeed later.
         """
+        endpoint = self.endpoint
+        if endpoint.key is None and (self.settings.api_key_env or endpoint.hosted_by_openai):
+            raise ModelError(
+                f"{self.name} needs a key: the environment variable {endpoint.key_env} is not set. Set it to"
+                f" a key of {endpoint.shown}, or choose another model."
+            )
         if not self._warm:
             await self.warm()
         attempt, retries = 1, 0
@@ -108,7 +114,7 @@ class ChatCompletions:
             if not error.retryable or isinstance(error, ModelStalled) or answer.started:
                 raise error
             if attempt >= tries:
-                raise ModelError(f"{error.message} Tried {attempt} times.")
+                raise ModelError(error.message + (f" Tried {attempt} times." if attempt > 1 else ""))
             seconds = backoff(attempt, wait)
             yield Retry(attempt=attempt, wait_s=seconds, message=error.message)
             await asyncio.sleep(seconds)

@@ -260,7 +260,7 @@ class _Connection(asyncio.Protocol):
             if self.model.window is not None:
                 entry["max_model_len"] = self.model.window
             self._json({"object": "list", "data": [entry]})
-        elif not path.endswith("/chat/completions"):
+        elif path != "/v1/chat/completions":
             self._json({"error": {"message": f"no such path: {path}"}}, 404)
         else:
             try:
@@ -294,6 +294,9 @@ class _Connection(asyncio.Protocol):
                 error = {"error": {"message": turn.text or "scripted error", "type": "scripted"}}
             self._json(error, turn.status, turn.headers)
             return
+        if turn.raw_body:
+            self._json(turn.raw_body, headers={"content-type": "text/html", **turn.headers})
+            return
         usage = usage_of(turn, usage)
         if not body.get("stream"):
             self._json(whole(body, name, turn, usage, self.model.model), headers=turn.headers)
@@ -314,7 +317,9 @@ class _Connection(asyncio.Protocol):
         end = b"\r\n\r\n" if turn.crlf else b"\n\n"
         for sent, chunk in enumerate(stream(body, name, turn, usage, self.model.model)):
             if turn.garbage and sent == turn.garbage_after:
-                self._frame(turn.garbage.encode("utf-8", "surrogateescape"))
+                for _ in range(turn.garbage_times):
+                    self._frame(turn.garbage.encode("utf-8", "surrogateescape"))
+                    await asyncio.sleep(turn.delay_ms / 1000 if turn.garbage_times > 1 else 0)
             if sent == turn.die_after:
                 self.midway = False
                 if self.transport is not None:

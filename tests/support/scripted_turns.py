@@ -42,6 +42,10 @@ class Turn:
     garbage: str = ""
     garbage_after: int = 0
     """Raw bytes put on the stream after so many chunks."""
+    garbage_times: int = 1
+    """How often, one every `delay_ms`."""
+    raw_body: str = ""
+    """A plain body with status 200 instead of everything else."""
     deltas: Sequence[Mapping[str, Any]] = ()
     """Choice deltas sent verbatim, after the text and before the calls: a provider's own ways."""
     chunks: Sequence[Mapping[str, Any]] = ()
