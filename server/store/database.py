@@ -112,7 +112,10 @@ class Database:
                 problem, cause = self.backend.translate(error), error
             except OSError as error:
                 # What a driver raises for a refused connection; files are SQLite's own business.
-                problem, cause = StoreUnavailable(f"cannot reach the database ({error})"), error
+                problem, cause = (
+                    StoreUnavailable(f"cannot reach the database ({error}): is the server running?"),
+                    error,
+                )
             if problem is None:
                 raise cause
             patience = {StoreBusy: PATIENCE_S, StoreUnavailable: OUTAGE_S}.get(type(problem), 0.0)
