@@ -12,7 +12,7 @@ _ESCAPES: Final = re.compile(
     "\x1b(?:"
     "\\[[0-?]*[ -/]*[@-~]"  # control sequences: colours, cursor, bracketed paste
     "|[\\]PX^_][^\x07\x1b]{0,4096}(?:\x07|\x1b\\\\)"  # titles, links and other strings
-    "|[ -/]*[0-~]"  # two- and three-character escapes
+    "|[ -/]*[0-OQ-WYZ\\\\`-~]"  # two- and three-character escapes
     ")"
 )
 _UNFINISHED: Final = re.compile("\x1b(?:\\[[0-?]*[ -/]*|[\\]PX^_][^\x07\x1b]{0,4096}\x1b?|[ -/]*)?\\Z")
@@ -53,7 +53,11 @@ class Cleaner:
         cut = text.rfind("\n") + 1
         held = text[cut:]
         if "\r" in held:
-            held = _last_drawing(held) + ("\r" if held.endswith("\r") else "")
+            held = _ESCAPES.sub("", held)
+            unfinished = _UNFINISHED.search(held)
+            drawn = held[: unfinished.start()] if unfinished else held
+            redrawn = _last_drawing(drawn) + ("\r" if drawn.endswith("\r") else "")
+            held = redrawn + held[len(drawn) :]
         if len(held) > _LINE:
             unfinished = _UNFINISHED.search(held, len(held) - 8192)
             flushed = held[: unfinished.start()] if unfinished else held

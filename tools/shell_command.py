@@ -136,7 +136,8 @@ class Command:
         try:
             for patience in _INTERRUPTS_S:
                 shell = sandbox.shell()
-                interrupted = survivors.current() + ([shell] if shell is not None else [])
+                # The shell first: it gives up its line only if it was told before its child died of it.
+                interrupted = [*([shell] if shell is not None else []), *survivors.current()]
                 processes.send(interrupted, signal.SIGINT)
                 sandbox.tell_shell(ask)
                 found = await answer(patience)

@@ -14,7 +14,7 @@ from tools.live_text import LiveText
 from tools.output import Output
 from tools.sandbox import Sandbox, SandboxDied, processes, scripts, start
 from tools.sandbox.channel import OutputFifo, Status
-from tools.sandbox.survivors import Survivors, describe
+from tools.sandbox.survivors import Survivors
 from tools.sandbox.terminal import Terminal
 from tools.shell_command import Command, Outcome
 from tools.shell_job import Job
@@ -159,18 +159,14 @@ class ShellSession:
         async with self._turn:
             for attempt in range(2):
                 sandbox = await self.sandbox()
-                await self._restore_mounts(sandbox)
                 try:
+                    self._notices += await sandbox.restore_mounts()
                     return await self._execute(running, sandbox)
                 except SandboxDied:  # between two commands: nothing of this one ran yet
                     if attempt:
                         raise
+                    await asyncio.wait((sandbox.dead,), timeout=5)
             raise AssertionError("the loop returns or raises")
-
-    async def _restore_mounts(self, sandbox: Sandbox) -> None:
-        lost = sandbox.guard.lost()
-        if lost:
-            self._notices += await sandbox.restore_mounts(lost)
 
     async def _execute(self, running: Command, sandbox: Sandbox) -> Outcome:
         number, token = sandbox.number(), secrets.token_hex(16)
@@ -219,7 +215,7 @@ class ShellSession:
             size=output.bytes,
             full=full,
             state_lost=state_lost or found is None,
-            survivors=left,
+            survivors=await survivors.describe(left) if left else [],
             notices=notices,
         )
 
@@ -245,11 +241,11 @@ class ShellSession:
             )
         return OutputFifo(sandbox.run_folder / f"o{number}", lambda data: _do(sink, data))
 
-    def _settle(self, sandbox: Sandbox, stream: OutputFifo | Terminal) -> list[dict[str, object]]:
+    def _settle(self, sandbox: Sandbox, stream: OutputFifo | Terminal) -> list[processes.Process]:
         """What the command left running is noted; it may go on writing, to nobody."""
-        left = []
+        left: list[processes.Process] = []
         if sandbox.alive and self._survivors is not None:
-            left = describe(self._survivors.settle())
+            left = self._survivors.settle()
             shell = sandbox.shell()
             self._shell = processes.identify(shell) if shell is not None else None
         if stream.ended.done() or isinstance(stream, Terminal):

@@ -7,6 +7,7 @@ repository odd (a link where a file or folder belongs) makes its whole git folde
 
 import fcntl
 import os
+import re
 import stat
 import time
 from collections.abc import Iterator
@@ -19,6 +20,12 @@ _ENTRIES: Final = 50_000
 _SECONDS: Final = 0.5
 _REPOSITORIES: Final = 64
 _SKIPPED: Final = frozenset({"node_modules", "__pycache__", ".venv", "venv", ".tox", ".mypy_cache", "target"})
+_EXECUTES: Final = re.compile(
+    rb"(?i)(?:fsmonitor|hookspath|sshcommand|editor|pager|askpass|gitproxy|external|textconv|command|driver"
+    rb"|clean|smudge|process|helper|program|path|worktree|alternaterefscommand|uploadpack|receivepack"
+    rb"|tool|cmd|sendpack|update)\s*=|\[\s*(?:alias|include|includeif|filter|merge|diff)\b|.*=\s*\"?!"
+)
+"""Lines of a git configuration that can make git start a program or read more configuration."""
 
 Owner = tuple[int, int]
 
@@ -43,10 +50,32 @@ class GitGuard:
     mounts: list[Mount] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     _made: dict[Path, int] = field(default_factory=dict)
+    _contents: dict[Path, bytes] = field(default_factory=dict)
 
     def lost(self) -> list[Mount]:
         """Mounts whose file was replaced on the host since it was bound."""
         return [mount for mount in self.mounts if _identity(mount.path) != mount.identity]
+
+    def bound_again(self, mount: Mount) -> str | None:
+        """Note that a lost mount was made again; returns what the user should know about its content.
+
+        While the mount was gone a command could have written the file, so its new content is compared.
+        """
+        before, after = self._contents.get(mount.path, b""), _content(mount.path) or b""
+        self._contents[mount.path] = after
+        identity = _identity(mount.path)
+        self.mounts.remove(mount)
+        if identity is not None:
+            self.mounts.append(Mount(mount.path, mount.writable, identity))
+        known = before.splitlines()
+        added = [line.strip() for line in after.splitlines() if line not in known]
+        programs = [line.decode("utf-8", "replace") for line in added if _EXECUTES.match(line)]
+        if not programs:
+            return None
+        return (
+            f"{mount.path} was changed outside the sandbox and now names programs that git runs: "
+            f"{'; '.join(programs[:5])}. If you did not set them, remove them before you use git there."
+        )
 
     def release(self) -> None:
         """Remove the `commondir` files that no other session relies on."""
@@ -65,6 +94,8 @@ class GitGuard:
         identity = _identity(path)
         if identity is not None:
             self.mounts.append(Mount(path, writable, identity))
+            if path.is_file():
+                self._contents[path] = _content(path) or b""
 
     def _repository(self, git: Path) -> None:
         """Guard one git folder: writable, but not what can name a program."""

@@ -8,14 +8,15 @@ import secrets
 import shlex
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from tools.errors import ToolTimeout
-from tools.sandbox import cgroups, processes, scripts
+from tools.sandbox import cgroups, processes, remount, scripts
 from tools.sandbox.channel import OutputFifo, Status, StatusReader
-from tools.sandbox.git_guard import Mount
 from tools.sandbox.launch import Launched
 from tools.sandbox.policy import SandboxDied, Tier
 
@@ -131,9 +132,31 @@ class Sandbox:
         """Processes of ours, and with the runner everything below it."""
         return {pid for pid in (self.supervisor(), self.runner(), self.shell()) if pid is not None}
 
-    async def restore_mounts(self, lost: Sequence[Mount]) -> list[str]:
-        """Bind again what a rename on the host unbound; returns what to tell about it."""
-        return []
+    async def restore_mounts(self) -> list[str]:
+        """Make read-only again what a rename on the host (`git config`, an editor) unbound; returns what to
+        tell about it. Call it before anything runs inside.
+
+        Raises:
+            SandboxDied: it could not be done; the sandbox was ended rather than left open.
+        """
+        lost = self.guard.lost()
+        if not lost:
+            return []
+        if any(mount.writable or not mount.path.exists() for mount in lost):
+            self.kill()
+            raise SandboxDied("A git repository of the workspace was replaced outside the sandbox.")
+        paths = [str(mount.path) for mount in lost]
+        command = [sys.executable, "-I", "-S", remount.__file__, str(self.init), *paths]
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd="/"
+        )
+        _, errors = await process.communicate()
+        if process.returncode != 0:
+            self.kill()
+            words = errors.decode("utf-8", "replace").strip()
+            raise SandboxDied(f"Git's files could not be made read-only again ({words}).")
+        found = [self.guard.bound_again(mount) for mount in lost]
+        return [notice for notice in found if notice is not None]
 
     # -- files and commands ----------------------------------------------------------------------------
 

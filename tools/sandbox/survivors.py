@@ -10,6 +10,7 @@ from tools.sandbox.processes import Process
 from tools.sandbox.sandbox import Sandbox
 
 _ROUND_S: Final = 0.004
+_FORK_ROUNDS: Final = 5
 
 
 class Survivors:
@@ -60,10 +61,19 @@ class Survivors:
             await asyncio.sleep(_ROUND_S)
         return True
 
-
-def describe(left: Iterable[Process]) -> list[dict[str, object]]:
-    """`{pid, command}` of processes, by the numbers that commands inside would use."""
-    return [
-        {"pid": processes.inner_pid(process.pid), "command": processes.command_line(process.pid)}
-        for process in left
-    ]
+    async def describe(self, left: Iterable[Process]) -> list[dict[str, object]]:
+        """`{pid, command}` of processes, by the numbers that commands inside would use."""
+        shell = self._sandbox.shell()
+        own = processes.command_line(shell) if shell is not None else ""
+        found = []
+        for process in left:
+            name = processes.command_line(process.pid)
+            for _ in range(_FORK_ROUNDS):
+                if name != own or not processes.alive(process):
+                    break
+                await asyncio.sleep(_ROUND_S)  # forked, but not yet what it is going to be
+                name = processes.command_line(process.pid)
+            if processes.alive(process):
+                shown = "(part of the shell)" if name == own else name
+                found.append({"pid": processes.inner_pid(process.pid), "command": shown})
+        return found
