@@ -352,4 +352,5 @@ def _info(row: SessionRow) -> dict[str, Any]:
         "cwd": row.workspace,
         "updatedAt": datetime.fromtimestamp(row.updated / 1e6, UTC).isoformat(),
     }
-    return {**info, "title": row.title} if row.title else info
+    title = row.title or next(iter((row.opening or "").splitlines()), "")[:80]
+    return {**info, "title": title} if title else info
