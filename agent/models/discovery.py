@@ -44,20 +44,16 @@ async def discover(addresses: Mapping[str, str] = ADDRESSES, timeout_s: float = 
 def suitable(entries: Sequence[Mapping[str, Any]], loaded: frozenset[str] = frozenset()) -> list[str]:
     """Names of the chat models among the entries of a `/models` list, the most suitable first.
 
-    A model that is loaded already comes first, then those made for code, then the instructed ones; of
-    equals the largest up to 40 B parameters (more rarely runs well beside an editor).
+    A model that is loaded already comes first; more than 40 B parameters come last (they rarely run well
+    beside an editor); then those made for code, the instructed ones, and of equals the largest.
     """
     names = [entry["id"] for entry in entries if isinstance(entry.get("id"), str)]
     chat = [name for name in dict.fromkeys(names) if not _NO_CHAT.search(name)]
 
-    def rank(name: str) -> tuple[bool, bool, bool, float]:
+    def rank(name: str) -> tuple[bool, bool, bool, bool, float]:
         size = max((float(number) for number in _BILLIONS.findall(name)), default=0.0)
-        return (
-            name not in loaded,
-            not _FOR_CODE.search(name),
-            not _INSTRUCTED.search(name),
-            -size if size <= 40 else size,
-        )
+        code, instructed = _FOR_CODE.search(name), _INSTRUCTED.search(name)
+        return name not in loaded, size > 40, code is None, instructed is None, -size
 
     return sorted(chat, key=rank)
 
@@ -109,11 +105,14 @@ async def _get(url: str) -> Any:
     parts = urlsplit(url)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port or 80, limit=_MAX_LIST)
     try:
-        # HTTP/1.0: the answer ends with the connection and is not chunked.
+        # HTTP/1.0: the answer is not chunked, and ends with the connection or at its stated length.
         writer.write(f"GET {parts.path} HTTP/1.0\r\nHost: {parts.netloc}\r\n\r\n".encode())
-        data = await reader.read(_MAX_LIST)
-        while not reader.at_eof() and len(data) < _MAX_LIST:
-            data += await reader.read(_MAX_LIST)
+        data = b""
+        while len(data) < _MAX_LIST and not _whole(data):
+            piece = await reader.read(_MAX_LIST)
+            if not piece:
+                break
+            data += piece
     finally:
         writer.close()
     head, _, body = data.partition(b"\r\n\r\n")
@@ -121,3 +120,9 @@ async def _get(url: str) -> Any:
     if status != [b"200"]:
         raise ValueError(f"{url} answered with status {status}")
     return orjson.loads(body)
+
+
+def _whole(data: bytes) -> bool:
+    head, end, body = data.partition(b"\r\n\r\n")
+    length = re.search(rb"\r\ncontent-length: *(\d+)", head, re.IGNORECASE)
+    return bool(end) and length is not None and len(body) >= int(length.group(1))

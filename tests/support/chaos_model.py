@@ -81,14 +81,14 @@ class ChaosModel(ScriptedModel):
         }
         if transport:
             weights |= {self._breaks: 3, self._garbage: 3, self._status: 4, self._pauses: 2}
-        self._ways = list(weights)
+        self.ways = list(weights)
         self._weights = list(weights.values())
 
     def _turn(self, body: dict[str, Any]) -> Turn:
         if self._random.random() < self._ending:
             way: Callable[[list[dict[str, Any]]], Turn] = self._says
         else:
-            way = self._random.choices(self._ways, self._weights)[0]
+            way = self._random.choices(self.ways, self._weights)[0]
         name = way.__name__.strip("_")
         self.kinds[name] = self.kinds.get(name, 0) + 1
         tools = [tool["function"] for tool in body.get("tools") or () if "function" in tool]

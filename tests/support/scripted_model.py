@@ -211,6 +211,7 @@ class _Connection(asyncio.Protocol):
         self.task: asyncio.Task[None] | None = None
         self.transport: asyncio.Transport | None = None
         self.midway = False
+        self.closing = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -247,7 +248,8 @@ class _Connection(asyncio.Protocol):
             return
         body = bytes(self.buffer[end + 4 : end + 4 + size])
         del self.buffer[: end + 4 + size]
-        method, path, *_ = head[0].split(" ")
+        method, path, *version = head[0].split(" ")
+        self.closing = version == ["HTTP/1.0"] or headers.get("connection") == "close"
         self.task = asyncio.get_running_loop().create_task(self._respond(method, path, headers, body))
 
     async def _respond(self, method: str, path: str, headers: dict[str, str], raw: bytes) -> None:
@@ -271,6 +273,8 @@ class _Connection(asyncio.Protocol):
                 self._json({"error": {"message": f"the script failed: {error!r}"}}, 400)
             else:
                 await self._play(body, name, turn, usage)
+        if self.closing and self.transport is not None:
+            self.transport.close()
         self._take()
 
     def _write(self, data: bytes) -> None:
