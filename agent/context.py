@@ -1,5 +1,6 @@
 """From the state of a session to the next request, and to the record of exactly what was asked."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +44,8 @@ async def build(session: Session) -> Context:
     """The next request of a session, and what it shares with the last stored one."""
     state, steered = session.state, list(session.state.steered)
     if session.node is None and state.prompt_node is not None:
-        session.node = await restore(state.prompt_node, session.log.blob)
+        with suppress(KeyError):  # prompts that were not kept (an import): this one is stored whole
+            session.node = await restore(state.prompt_node, session.log.blob)
     prompt = items(state, steered)
     node, blobs = chain(session.node, prompt)
     messages, tools = split(prompt)

@@ -89,8 +89,11 @@ class Session:
         if self.failure is not None:
             raise self.failure
         future = self.log.submit(item)
-        self._pending.add(future)
-        future.add_done_callback(self._stored)
+        if future.done():  # a log in memory: applied at once, so that the order stays that of the calls
+            self._stored(future)
+        else:
+            self._pending.add(future)
+            future.add_done_callback(self._stored)
         return future
 
     async def record(

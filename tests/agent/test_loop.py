@@ -441,8 +441,11 @@ async def test_without_anybody_to_ask_the_answer_is_no(root: Path, script: Any) 
 
 
 @pytest.mark.case("agent-5")
+@pytest.mark.parametrize("blobs", [True, False])
 @pytest.mark.parametrize("keep", range(3, 14))
-async def test_a_log_cut_anywhere_opens_again_and_goes_on(root: Path, script: Any, keep: int) -> None:
+async def test_a_log_cut_anywhere_opens_again_and_goes_on(
+    root: Path, script: Any, keep: int, blobs: bool
+) -> None:
     model = script(
         [
             {"text": "hm", "calls": [call("read", path="a.py"), call("shell", command="echo hi")]},
@@ -454,6 +457,8 @@ async def test_a_log_cut_anywhere_opens_again_and_goes_on(root: Path, script: An
         await turn(session)
         whole = list(session.log.events)  # pyright: ignore[reportAttributeAccessIssue]
     log = MemoryLog(session.id, whole[:keep])
+    if blobs:
+        log.blobs.update(session.log.blobs)  # pyright: ignore[reportAttributeAccessIssue]
     async with opened(root, model, log=log) as again:
         await recover(again)
         assert not again.state.running
