@@ -317,7 +317,7 @@ class LiveSession:
         except LogError as error:
             log.error("session %s stopped: %s", self.id, error)
             self._broke(error)
-        except Exception as error:  # noqa: BLE001 - whoever waits for this turn must hear of it
+        except Exception as error:
             log.exception("the turn of session %s failed", self.id)
             self._broke(LogError(f"a defect in Etude ended the turn ({type(error).__name__})"))
         finally:

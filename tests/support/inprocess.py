@@ -1,4 +1,4 @@
-"""The real application on a real socket, in the event loop of the test: its hub and store can be looked at."""
+"""The real application on a real socket, in the event loop of the test."""
 
 import asyncio
 import subprocess
