@@ -164,8 +164,11 @@ async def _prepare(here: Step, call: Call) -> Prepared:
         parse: Parse = "malformed" if _is_malformed(call.arguments) else "invalid"
         return Prepared(call, tool, parse=parse, refusal=error)
     prepared = Prepared(call, tool, arguments)
+    workspace, path = here.session.workspace, getattr(arguments, "path", None)
     try:
-        prepared.proposal = await tool.propose(arguments, here.session.workspace)
+        if workspace.refresh is not None and isinstance(path, str):
+            await workspace.refresh(path)
+        prepared.proposal = await tool.propose(arguments, workspace)
     except ToolError as error:
         prepared.refusal = error
     except Exception as error:  # noqa: BLE001 - a defect of a tool must not end the session

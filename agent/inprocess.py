@@ -1,6 +1,6 @@
 """The agent in a Python program: a session in memory on a folder, with a model of your choice."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -61,6 +61,6 @@ def _folder(workspace: str | Path) -> Path:
     return root
 
 
-def ask(session: Session, text: str) -> AsyncIterator[Event | Live]:
+def ask(session: Session, text: str) -> AsyncGenerator[Event | Live, None]:
     """Run one turn on these words; yields events and live chunks, up to `turn.ended`."""
     return run_turn(session, Prompt(message_id=str(ULID()), text=text))

@@ -6,7 +6,7 @@ event of the log before anyone sees it as done, and the next request is made fro
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -44,7 +44,7 @@ class End:
     message: str | None = None
 
 
-async def run_turn(session: Session, prompt: Prompt) -> AsyncIterator[Event | Live]:
+async def run_turn(session: Session, prompt: Prompt) -> AsyncGenerator[Event | Live, None]:
     """Run one turn; yields every stored event and every live chunk, in order, up to `turn.ended`.
 
     Leaving the iterator early cancels the turn.

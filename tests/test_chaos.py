@@ -111,8 +111,8 @@ def _assert_explained(events: list[Event], root: Path, contents: dict[str, bytes
         if event.type == "edit":
             files[event.data["path"]] = contents[event.data["after"]["hash"]]
         elif event.type == "tool.result" and commands.get(event.data["call_id"]) == APPENDS:
-            ran = "exit_code" in event.data.get("data", {})
-            files["chaos.txt"] = files.get("chaos.txt", b"") + b"chaos\n" * ran
+            appended = files.get("chaos.txt", b"") + b"chaos\n"
+            files |= {"chaos.txt": appended} if "exit_code" in event.data.get("data", {}) else {}
     found = {
         path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()
     }

@@ -4,8 +4,10 @@ The published source of `humanize` has a defect: `natural_list([])` raises. A sc
 way a model would; everything that happens must be in the log, and the log must be enough to rebuild it.
 """
 
+import os
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,14 @@ from agent.events import Event
 from agent.state import fold
 from tests.support.published import published_source
 from tests.support.scripted_model import ScriptedModel
+from tests.support.scripted_turns import token_ids
 from tests.support.served import Served
 from tools.workspace import content_hash
 
-PYTEST = f"PYTHONPATH=src {sys.executable} -m pytest -q --color=no -p no:cacheprovider -p no:asyncio"
+PYTEST = "PYTHONPATH=src python -m pytest -q --color=no -p no:cacheprovider -p no:asyncio"
+
+TOOLS = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+"""The virtual environment of these tests comes first, as a developer's would."""
 
 SOURCE = """    if len(items) == 1:
         return str(items[0])"""
@@ -75,7 +81,7 @@ async def test_a_real_package_is_repaired_and_the_log_explains_everything(worksp
     before = {path: (workspace / path).read_bytes() for path in FILES}
     with (
         ScriptedModel(SCRIPT) as model,
-        Served("--mode", "full", model_url=model.base_url, workspace=workspace) as server,
+        Served("--mode", "full", model_url=model.base_url, workspace=workspace, env=TOOLS) as server,
     ):
         async with server.client() as client:
             session = await client.new_session(workspace)
@@ -99,7 +105,7 @@ async def test_a_real_package_is_repaired_and_the_log_explains_everything(worksp
     _assert_events(events)
     _assert_edits(events, before, workspace, blobs)
     _assert_context(events, requests, stored)
-    _assert_counts(events, model)
+    _assert_counts(events, requests)
 
 
 def _blob(server: Served, name: str) -> bytes:
@@ -152,8 +158,10 @@ def _assert_events(events: list[Event]) -> None:
     assert shell.data["data"]["exit_code"] == 0
     assert "632 passed" in shell.data["text"]
     assert events[-1].data["reason"] == "end_turn"
-    text = "".join(event.data["text"] for event in events if event.type == "text")
-    assert text.split() == " ".join(turn.get("text", "") for turn in SCRIPT).split()
+    said: dict[str, str] = {}
+    for event in (event for event in events if event.type == "text"):
+        said[event.data["messageId"]] = said.get(event.data["messageId"], "") + event.data["text"]
+    assert list(said.values()) == [turn["text"] for turn in SCRIPT if "text" in turn]
 
 
 def _assert_edits(
@@ -189,14 +197,20 @@ def _assert_context(
         assert prompt["shared"] == generations[generations.index(event) - 1].data["prompt"]["bytes"]
 
 
-def _assert_counts(events: list[Event], model: ScriptedModel) -> None:
+def _assert_counts(events: list[Event], requests: list[dict[str, Any]]) -> None:
     """Token counts are the provider's own, in each generation and summed over the turn."""
-    generations = [event.data for event in events if event.type == "generation"]
-    sent = [usage for usage in model.usages if usage]
-    assert [g["usage"]["input"] for g in generations] == [u["prompt_tokens"] for u in sent]
-    assert [g["usage"]["output"] for g in generations] == [u["completion_tokens"] for u in sent]
+    usages = [event.data["usage"] for event in events if event.type == "generation"]
+    prompts = [len(orjson.dumps([request["tools"], request["messages"]])) // 4 for request in requests]
+    assert [usage["input"] for usage in usages] == prompts
+    written = [
+        turn.get("text", "")
+        + "".join(orjson.dumps(made["arguments"]).decode() for made in turn.get("calls", ()))
+        for turn in SCRIPT
+    ]
+    assert [usage["output"] for usage in usages] == [max(1, len(token_ids(text))) for text in written]
+    assert usages[0].get("cached", 0) == 0
+    for previous, usage in pairwise(usages):
+        assert usage["cached"] >= 0.98 * previous["input"]
     total = events[-1].data["usage"]
-    assert total["input"] == sum(u["prompt_tokens"] for u in sent)
-    assert total["output"] == sum(u["completion_tokens"] for u in sent)
-    assert total["cached"] == sum(g["usage"]["cached"] for g in generations)
-    assert generations[-1]["usage"]["cached"] > 0
+    for field in ("input", "cached", "output"):
+        assert total[field] == sum(usage.get(field, 0) for usage in usages)

@@ -13,7 +13,7 @@ from ulid import ULID
 
 from agent import ask, run_turn
 from agent.approval import Ask, Decision, deny_headless
-from agent.events import ApprovalRequested, Draft, Event, Live, Prompt, SessionCreated, draft
+from agent.events import ApprovalRequested, Draft, Event, Live, Mode, Prompt, SessionCreated, draft
 from agent.log import LogError, MemoryLog
 from agent.loop import EMPTY_ENDED, MALFORMED_ENDED, REPEATS_ENDED, TurnRunning, recover
 from agent.models.catalog import open_model
@@ -50,7 +50,7 @@ async def session_on(
     root: Path,
     model: ScriptedModel,
     *,
-    mode: str = "full",
+    mode: Mode = "full",
     approve: Ask = deny_headless,
     events: Sequence[Event] = (),
     log: MemoryLog | None = None,
@@ -62,7 +62,7 @@ async def session_on(
     if not log.events:
         created = SessionCreated(
             workspace=str(root), user_id="local", model="scripted", mode=mode, profile="full"
-        )  # pyright: ignore[reportArgumentType]
+        )
         await log.submit(draft("session.created", created))
     workspace = Workspace(root, SandboxPolicy())
     return Session(log, log.events, workspace, client, approve, **options)
@@ -277,7 +277,7 @@ async def test_leaving_the_iterator_cancels_the_turn(root: Path, script: Any) ->
     model = script([{"text": "word " * 500, "delay_ms": 20}])
     async with opened(root, model) as session:
         stream = ask(session, "go")
-        async with contextlib.aclosing(stream):  # pyright: ignore[reportArgumentType]
+        async with contextlib.aclosing(stream):
             async for message in stream:
                 if isinstance(message, Live):
                     break
