@@ -112,6 +112,7 @@ export class Client {
     const answer = await quiet(peer.request("session/list", {}));
     if (answer === null) return;
     this.sessions = list(answer["sessions"]).filter(isDict).map(toRow);
+    for (const row of this.sessions) row.title = this.states.get(row.sessionId)?.title.value ?? row.title ?? null;
     this.changed();
   }
 

@@ -32,7 +32,7 @@ export function noticeOf(type: string, data: Dict): Pick<Notice, "level" | "text
     const retry = number(data["retry"]);
     const level = retry === undefined ? "error" : "warning";
     const again = retry === undefined ? "" : ` Trying again (${String(retry)}).`;
-    return { level, text: `${text(data["message"]) || "Something went wrong."}${again}`, detail: "" };
+    return { level, text: `${sentence(text(data["message"])) || "Something went wrong."}${again}`, detail: "" };
   }
   return null;
 }
@@ -43,6 +43,10 @@ function turnEnd(data: Dict): Pick<Notice, "level" | "text" | "detail"> {
   if (known === undefined) return { level: "end", text: "", detail: facts };
   const message = text(data["message"]);
   return { level: known.level, text: message ? `${known.text} ${message}` : known.text, detail: facts };
+}
+
+function sentence(words: string): string {
+  return words === "" || /[.!?…]$/.test(words) ? words : `${words}.`;
 }
 
 function turnFacts(data: Dict): string {

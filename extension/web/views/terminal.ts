@@ -9,19 +9,23 @@ const UNITS = 60_000;
 
 export class Terminal {
   readonly element = h("pre", { class: "terminal", tabindex: "0", "aria-label": "Output" });
+  private readonly content = h("code");
   private shown = "";
   private cut = false;
+
+  constructor() {
+    this.element.append(this.content);
+  }
 
   /** Show the end of the output; new characters are appended where possible. */
   update(output: string): void {
     if (output === this.shown) return;
-    const stuck = this.element.scrollTop + this.element.clientHeight >= this.element.scrollHeight - 24;
     const grown = output.startsWith(this.shown) ? output.slice(this.shown.length) : null;
-    const simple = grown !== null && !this.cut && !output.includes("\u001b") && !output.includes("\r") && output.length <= UNITS;
+    const plain = !output.includes("\u001b") && !output.includes("\r");
     this.shown = output;
-    if (simple && this.element.childNodes.length < LINES) this.element.append(grown);
+    const small = output.length <= UNITS && this.content.childNodes.length < LINES;
+    if (grown !== null && plain && small && !this.cut) this.content.append(grown);
     else this.redraw(output);
-    if (stuck) this.element.scrollTop = this.element.scrollHeight;
   }
 
   private redraw(output: string): void {
@@ -29,7 +33,7 @@ export class Terminal {
     this.cut = tail.length < output.length;
     const note = this.cut ? [h("span", { class: "terminal-cut", text: "… earlier output is not shown …\n" })] : [];
     const runs = parseAnsi(tail).map(({ text, classes }) => (classes === "" ? text : h("span", { class: classes, text })));
-    this.element.replaceChildren(...note, ...runs);
+    this.content.replaceChildren(...note, ...runs);
   }
 }
 
