@@ -146,6 +146,14 @@ class LiveSession:
             self.permissions.leave(connection)
             self.editors.leave(connection)
 
+    async def refresh(self, path: str) -> None:
+        """Ask the editors that watch for their text of a file."""
+        await self.editors.refresh(self.id, self.root, path, tuple(self.subscribers))
+
+    async def write_through(self, path: str, text: str) -> None:
+        """Write a file through the editor that holds unsaved text of it. Raises `EnvironmentFault`."""
+        await self.editors.write_through(self.id, self.root, path, text)
+
     # ---- what is asked of it
 
     def prompt(self, prompt: Prompt, origin: Connection | None = None) -> Ticket:

@@ -133,7 +133,13 @@ class Opener:
             events = await self.store.all_events(live.id)
             root = Path(events[0].data["workspace"])
             await asyncio.to_thread(check_workspace, root)
-            workspace = Workspace(root=root, policy=await self.policy(root), buffers=live.editors.buffers)
+            workspace = Workspace(
+                root=root,
+                policy=await self.policy(root),
+                buffers=live.editors.buffers,
+                write_through=live.write_through,
+                refresh=live.refresh,
+            )
             ask = live.permissions.ask
             model = await self._model_or_reason(_last_model(events))
             steps = self.settings.agent.max_steps

@@ -27,6 +27,9 @@ class Buffer:
 WriteThrough = Callable[[str, str], Awaitable[None]]
 """Writes `(relative path, whole new text)` through the editor that holds an unsaved buffer of it."""
 
+Refresh = Callable[[str], Awaitable[None]]
+"""Asks the editors for the text they show of a path, and puts what differs from disk into `buffers`."""
+
 
 @dataclass(slots=True)
 class Workspace:
@@ -41,6 +44,7 @@ class Workspace:
     seen: dict[str, str] = field(default_factory=dict)
     buffers: Mapping[str, Buffer] = field(default_factory=dict)
     write_through: WriteThrough | None = None
+    refresh: Refresh | None = None
     shell: "ShellSession | None" = None
 
     async def close(self) -> None:

@@ -1,19 +1,21 @@
 """What an editor knows that the disk does not: its context for the model, and its unsaved text."""
 
+import asyncio
 import logging
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from server.acp.connection import Connection, RpcError
+from tools.errors import EnvironmentFault
 from tools.workspace import Buffer
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 log = logging.getLogger(__name__)
 
 MAX_BUFFERS, MAX_BUFFER = 64, 4 << 20
 """Unsaved files taken from one prompt, and characters of each."""
+READ_S, WRITE_S = 2.0, 30.0
+"""How long a client may take to say what it shows, and to write it."""
 
 
 def editor_context(editor: Any) -> dict[str, Any] | None:
@@ -58,20 +60,24 @@ class Editors:
             del self._holders[path]
             self.buffers.pop(path, None)
 
-    async def refresh(self, root: str, path: str, readers: "Mapping[Connection, Any]") -> None:
-        """Ask a client that has `fs/read_text_file` for the text it shows of a file.
+    async def refresh(
+        self, session_id: str, root: str, given: str, connections: Iterable[Connection]
+    ) -> None:
+        """Ask the clients that have `fs/read_text_file` for the text they show of a file.
 
-        A client that cannot say (no such file, not open, an error) changes nothing.
+        A client that cannot say (no such file, an error, no answer in time) changes nothing.
         """
-        for connection in tuple(readers):
+        path = relative(root, given)
+        if path is None or not (Path(root) / path).is_file():
+            return
+        params = {"sessionId": session_id, "path": _full(root, path)}
+        for connection in connections:
             if not _can(connection, "readTextFile"):
                 continue
             try:
-                answer = await connection.request(
-                    "fs/read_text_file", {"sessionId": readers[connection].live.id, "path": _full(root, path)}
-                )
-            except (RpcError, ConnectionError) as error:
-                log.debug("%s has no text of %s: %s", connection.name, path, error)
+                answer = await asyncio.wait_for(connection.request("fs/read_text_file", params), READ_S)
+            except (RpcError, ConnectionError, TimeoutError) as error:
+                log.debug("%s has no text of %s: %r", connection.name, path, error)
                 continue
             text = answer.get("content") if isinstance(answer, dict) else None
             if isinstance(text, str) and len(text) <= MAX_BUFFER:
@@ -83,13 +89,21 @@ class Editors:
         """Write a file through the client that holds unsaved text of it.
 
         Raises:
-            ConnectionError, RpcError: the client did not write it.
+            EnvironmentFault: it cannot, or did not.
         """
         holder = self._holders.get(path)
         if holder is None or not _can(holder, "writeTextFile"):
-            raise ConnectionError(f"no editor that can write holds {path}")
+            raise EnvironmentFault(
+                f"{path} has unsaved changes in an editor that cannot be written through. "
+                "Ask the user to save the file, then read it again."
+            )
         params = {"sessionId": session_id, "path": _full(root, path), "content": text}
-        await holder.request("fs/write_text_file", params)
+        try:
+            await asyncio.wait_for(holder.request("fs/write_text_file", params), WRITE_S)
+        except (RpcError, ConnectionError, TimeoutError) as error:
+            raise EnvironmentFault(
+                f"The editor did not write {path} ({error or 'no answer in time'}). Read it again first."
+            ) from error
         self.buffers[path] = Buffer(text)
 
 
