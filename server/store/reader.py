@@ -112,7 +112,9 @@ def decoded(connection: Connection, rows: Sequence[Any], session_id: str | None 
     long = blobs.read(connection, {row.blob for row in rows if row.blob is not None})
     found: list[Event] = []
     for row in rows:
-        payload = row.payload if row.blob is None else long.get(row.blob)
+        payload = row.payload
+        if row.blob is not None and row.blob in long:
+            payload = blobs.unpack(long[row.blob])
         if payload is None:
             raise DamagedDatabase(f"event {row.seq} of session {row.session_id} has lost its data")
         found.append(
@@ -167,15 +169,15 @@ def session_list(
     return [_session(row, now) for row in connection.execute(statement).mappings()]
 
 
-def generation(connection: Connection, id: str) -> tuple[Event, dict[str, bytes]]:
-    """The event of a generation, and the prompt nodes it names, by hash. Raises `UnknownGeneration`."""
+def generation(connection: Connection, id: str) -> tuple[Event, dict[str, blobs.Blob]]:
+    """The event of a generation, and the prompt nodes it names, still packed. Raises `UnknownGeneration`."""
     where = select(generations.c.session_id, generations.c.seq).where(generations.c.id == id)
     place = connection.execute(where.order_by(generations.c.session_id).limit(1)).one_or_none()
     if place is None:
         raise UnknownGeneration(f"there is no generation {id}")
     query = select(*EVENT_COLUMNS).where(events.c.session_id == place.session_id, events.c.seq == place.seq)
     [event] = decoded(connection, connection.execute(query).all())
-    nodes: dict[str, bytes] = {}
+    nodes: dict[str, blobs.Blob] = {}
     tokens = event.data.get("tokens") or {}
     for node in (event.data["prompt"]["node"], tokens.get("prompt")):
         if node is not None:

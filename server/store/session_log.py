@@ -12,7 +12,7 @@ class Keeper(Protocol):
 
     def submit(self, session_id: str, term: int, draft: Draft) -> "asyncio.Future[Event]": ...
 
-    async def blob(self, hash: str) -> bytes: ...
+    async def blob_chain(self, hash: str) -> dict[str, bytes]: ...
 
     async def let_go(self, session_id: str, term: int) -> None: ...
 
@@ -24,6 +24,7 @@ class SessionLog:
         self._keeper, self._session_id, self._term = keeper, session_id, term
         self._last: asyncio.Future[Event] | None = None
         self._released = False
+        self._ahead: dict[str, bytes] = {}
 
     @property
     def session_id(self) -> str:
@@ -49,8 +50,16 @@ class SessionLog:
         return self._last
 
     async def blob(self, hash: str) -> bytes:
-        """The content of a stored blob. Raises `KeyError` if there is none."""
-        return await self._keeper.blob(hash)
+        """The content of a stored blob. Raises `KeyError` if there is none.
+
+        The nodes of a prompt are asked for one after the other, each naming the next: all are read with the
+        first and kept until they are asked for.
+        """
+        content = self._ahead.pop(hash, None)
+        if content is None:
+            self._ahead = await self._keeper.blob_chain(hash)
+            content = self._ahead.pop(hash)
+        return content
 
     async def release(self) -> None:
         """Wait for what was submitted, then let others hold the session. Doing it twice is harmless."""

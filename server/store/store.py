@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final, Self
 
 from ulid import ULID
@@ -12,17 +12,18 @@ from agent.prompt_chain import Fetch, resolve, resolve_ids, split
 from server.store import blobs, creation, leases, reader, workspaces
 from server.store.database import Database, open_backend
 from server.store.deletion import delete_session
-from server.store.errors import StoreError
+from server.store.errors import StoreError, UnknownBlob
 from server.store.migrate import ensure_schema
 from server.store.reader import SessionRow
 from server.store.rebuild import rebuild
-from server.store.recorder import Recorder
+from server.store.recorder import INLINE_BYTES, Recorder
 from server.store.session_log import SessionLog
 from server.store.workspaces import WorkspaceRow
 
 log = logging.getLogger(__name__)
 
-PAGE: Final = 1_000
+PAGE: Final = 500
+"""Events that are read and decoded in one piece: a few milliseconds."""
 
 
 class Store:
@@ -158,7 +159,7 @@ class Store:
 
     # The log
 
-    async def events(self, session_id: str, *, after: int = 0, limit: int = PAGE) -> list[Event]:
+    async def events(self, session_id: str, *, after: int = 0, limit: int = 1_000) -> list[Event]:
         """Up to `limit` events with `seq > after`, in order, through the parents of a fork.
 
         Raises:
@@ -185,7 +186,7 @@ class Store:
             UnknownGeneration: there is none.
         """
         event, nodes = await self._database.read(lambda connection: reader.generation(connection, id))
-        fetch = _from(nodes)
+        fetch = _from(await _unpacked(nodes))
         messages, tools = split(await resolve(event.data["prompt"]["node"], fetch))
         node = (event.data.get("tokens") or {}).get("prompt")
         place = {"session_id": event.session_id, "seq": event.seq, "ts": event.ts}
@@ -197,7 +198,10 @@ class Store:
 
     async def blob(self, hash: str) -> bytes:
         """The content of this hash. Raises `UnknownBlob` (a `KeyError`)."""
-        return await self._database.read(lambda connection: blobs.read_one(connection, hash))
+        found = await self._database.read(lambda connection: blobs.read(connection, [hash]))
+        if not found:
+            raise UnknownBlob(f"there is no blob {hash}")
+        return (await _unpacked(found))[hash]
 
     async def put_blobs(self, contents: Sequence[bytes]) -> list[str]:
         """Store content ahead of the event that will name it; returns the hashes.
@@ -242,6 +246,12 @@ class Store:
         """See `SessionLog.submit`."""
         return self._recorder.submit(session_id, term, draft)
 
+    async def blob_chain(self, hash: str) -> dict[str, bytes]:
+        """See `SessionLog.blob`."""
+        return await _unpacked(
+            await self._database.read(lambda connection: blobs.read_chain(connection, hash))
+        )
+
     async def let_go(self, session_id: str, term: int) -> None:
         """See `SessionLog.release`."""
         if self._held.get(session_id) == term:
@@ -259,6 +269,17 @@ class Store:
                 )
             except StoreError as error:
                 log.warning("leases could not be renewed: %s", error)
+
+
+async def _unpacked(found: Mapping[str, blobs.Blob]) -> dict[str, bytes]:
+    """Contents by hash; large ones are decompressed in a thread."""
+
+    def unpack() -> dict[str, bytes]:
+        return {hash: blobs.unpack(blob) for hash, blob in found.items()}
+
+    if sum(blob.size for blob in found.values()) > INLINE_BYTES:
+        return await asyncio.to_thread(unpack)
+    return unpack()
 
 
 def _from(nodes: dict[str, bytes]) -> Fetch:

@@ -1,13 +1,14 @@
 """`Store`: sessions are made, listed, read and deleted."""
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
 
 from agent.events import ConfigChanged, Draft, draft
 from agent.log import Log
-from agent.prompt_chain import IdNode, Node
+from agent.prompt_chain import IdNode, Node, resolve, restore
 from server.store import SessionLog, Store, StoreError, UnknownBlob, UnknownGeneration, UnknownSession
 from tests.support.log_events import created, ended, generation, prompt, result, started, tables, words
 from tools.workspace import content_hash
@@ -153,6 +154,25 @@ async def test_a_generation_comes_with_its_exact_prompt(store: Store) -> None:
         assert found["session_id"] == id
     assert node is not None
     assert sum(len(data) for data in await _node_contents(store, node)) < node.size * 1.3
+
+
+async def test_a_stored_prompt_is_restored_in_one_read(store: Store) -> None:
+    log = await store.lease(await store.create_session(created()))
+    items: list[dict[str, Any]] = []
+    node: Node | None = None
+    for index in range(400):
+        items.append({"role": "user", "content": f"{index} " * 50})
+        call, node, _ = generation(items, node)
+        log.submit(call)
+    await log.submit(words())
+    assert node is not None
+    began = time.process_time()
+    back = await restore(node.hash, log.blob)
+    assert time.process_time() - began < 0.2
+    assert (back.marks, back.digests) == (node.marks, node.digests)
+    assert await resolve(node.hash, log.blob) == items
+    with pytest.raises(KeyError):
+        await log.blob("none")
 
 
 async def _node_contents(store: Store, node: Node) -> list[bytes]:
