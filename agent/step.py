@@ -95,7 +95,7 @@ def _record(
         policy=model.policy,
         request_id=completion.request_id,
         prompt=context.prompt,
-        sampling=context.request.sampling.record(),
+        sampling=context.request.sampling.record() | (completion.sampling or {}),
         grammar=completion.grammar,
         text=_unicode(completion.text),
         thought=_unicode(completion.thought),

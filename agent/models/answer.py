@@ -100,7 +100,7 @@ class Answer:
             raise ModelError(f"The model's answer passed {MAX_ANSWER >> 20} MiB and was stopped.")
         return deltas
 
-    def completion(self, retries: int) -> Completion:
+    def completion(self, retries: int = 0, sampling: dict[str, Any] | None = None) -> Completion:
         """The finished generation."""
         calls = self.calls.calls()
         finish = self.finish or "stop"
@@ -128,6 +128,7 @@ class Answer:
             tokens=trace,
             prompt_ids=self.prompt_ids,
             retries=retries,
+            sampling=sampling,
         )
 
     def _delta(self, delta: Mapping[str, Any]) -> list[Delta]:

@@ -119,7 +119,9 @@ class ChatCompletions:
             yield Retry(attempt=attempt, wait_s=seconds, message=error.message)
             await asyncio.sleep(seconds)
             attempt, retries = attempt + 1, retries + 1
-        completion = answer.completion(retries)
+        completion = answer.completion(
+            retries, {key: item for key, item in body.items() if key not in _NOT_SAMPLING}
+        )
         if completion.usage.input:
             self._bytes_per_token = max(1.0, len(payload) / completion.usage.input)
         if completion.finish == "length" and not answer.started:
@@ -173,10 +175,13 @@ class ChatCompletions:
         try:
             if "json" in response.headers.get("content-type", ""):
                 data = await self._whole(source, begun)
-                for delta in answer.feed(data):
+                found = [*events.feed(data), *events.end()] if data.lstrip().startswith(b"data:") else [data]
+                for delta in _merged([delta for event in found for delta in answer.feed(event)]):
                     yield delta
-                if answer.finish is None:
-                    answer.done = True
+                if not answer.finished and not answer.started:
+                    events.garbage = events.garbage or data[:200]
+                    raise RequestFailed(error=self._unfinished(answer, events))
+                answer.done = True
                 return
             while not answer.done:
                 if answer.finish is not None:
@@ -352,6 +357,7 @@ class ChatCompletions:
 
 
 _NEEDED: Final = frozenset({"model", "stream", "messages", "tools"})
+_NOT_SAMPLING: Final = _NEEDED | {"stream_options"}
 
 
 def _serialised(body: dict[str, Any]) -> bytes:

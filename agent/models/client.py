@@ -78,6 +78,8 @@ class Completion:
     prompt_ids: list[int] | None = None
     grammar: bool = False
     retries: int = 0
+    sampling: dict[str, Any] | None = None
+    """The parameters as they were sent, where a client's settings add to those of the request."""
 
 
 Chunk = Delta | Retry | Completion

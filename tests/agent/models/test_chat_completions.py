@@ -134,6 +134,12 @@ async def test_sampling_and_settings_reach_the_endpoint(script: Any) -> None:
     assert "return_token_ids" not in body and "logprobs" not in body
 
 
+async def test_a_completion_says_which_parameters_were_sent(script: Any) -> None:
+    asked = request(sampling=Sampling(top_p=0.9))
+    done = await completion(script(["ok"]), asked, temperature=1.0, max_output_tokens=9, extra={"top_k": 5})
+    assert done.sampling == {"temperature": 1.0, "top_p": 0.9, "max_tokens": 9, "top_k": 5}
+
+
 async def test_the_limit_of_the_answer_leaves_room_for_the_prompt(script: Any) -> None:
     model = script(["ok"])
     await chunks(model, request("x" * 7000), context_window=4000, max_output_tokens=4000)

@@ -110,6 +110,16 @@ async def test_a_web_page_instead_of_an_api() -> None:
     assert "Welcome" in error.message and "<html>" not in error.message
 
 
+@pytest.mark.parametrize(
+    "body", ['{"status": "ok"}', "[]", '{"error": {"message": "busy", "code": 503}}', "{"]
+)
+async def test_json_that_is_no_answer(body: str) -> None:
+    error, found = await scripted(Turn(raw_body=body, headers={"content-type": "application/json"}))
+    assert found == [] and (
+        "no chat completion" in error.message or "chunk" in error.message or "busy" in error.message
+    )
+
+
 async def test_nobody_listens() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
