@@ -1,0 +1,1 @@
+"""Between chat messages and an engine's token ids: rendering that only appends, and reading back."""
