@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -14,21 +14,65 @@ log = logging.getLogger(__name__)
 
 MAX_BUFFERS, MAX_BUFFER = 64, 4 << 20
 """Unsaved files taken from one prompt, and characters of each."""
+MAX_ITEMS, MAX_TEXT = 200, 100_000
+"""Entries of one list of the context, and characters of one text in it."""
 READ_S, WRITE_S = 2.0, 30.0
 """How long a client may take to say what it shows, and to write it."""
 
 
 def editor_context(editor: Any) -> dict[str, Any] | None:
-    """`_meta.etude.editor` of a prompt as the log keeps it: without the text of unsaved files."""
+    """`_meta.etude.editor` of a prompt as the log keeps it.
+
+    What does not have the expected shape is left out (the log is folded for ever), and so is the text of
+    unsaved files: that is for the tools.
+    """
     if not isinstance(editor, dict):
         return None
-    context = dict(editor)
-    if isinstance(opened := editor.get("openFiles"), list):
-        context["openFiles"] = [
-            {key: value for key, value in item.items() if key != "text"} if isinstance(item, dict) else item
-            for item in opened
-        ]
-    return context
+    context = {key: kept for key, keep in _SHAPES.items() if (kept := keep(editor.get(key)))}
+    return context or None
+
+
+def _text(value: Any) -> str | None:
+    return value[:4096] if isinstance(value, str) else None
+
+
+def _place(value: Any) -> dict[str, Any] | None:
+    return _flat(value) if isinstance(value, dict) else None
+
+
+def _places(value: Any) -> list[dict[str, Any]]:
+    items = value if isinstance(value, list) else [value]
+    return [_flat(item) for item in items[:MAX_ITEMS] if isinstance(item, dict)]
+
+
+def _files(value: Any) -> list[dict[str, Any]]:
+    items = value[:MAX_ITEMS] if isinstance(value, list) else []
+    named = [{"path": item} if isinstance(item, str) else item for item in items]
+    return [
+        {key: field for key, field in _flat(item).items() if key != "text"}
+        for item in named
+        if isinstance(item, dict) and isinstance(item.get("path"), str)
+    ]
+
+
+def _flat(item: dict[str, Any]) -> dict[str, Any]:
+    """The plain fields of an object, bounded."""
+    return {
+        key: value[:MAX_TEXT] if isinstance(value, str) else value
+        for key, value in item.items()
+        if isinstance(value, str | int | float | bool)
+    }
+
+
+_SHAPES: dict[str, Callable[[Any], Any]] = {
+    "activeFile": _text,
+    "cursor": _place,
+    "selection": _places,
+    "openFiles": _files,
+    "recentFiles": _files,
+    "visibleRanges": _places,
+    "diagnostics": _places,
+}
 
 
 class Editors:

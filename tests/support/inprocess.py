@@ -75,6 +75,10 @@ class InProcess:
         assert self.info is not None
         return self.info.url
 
+    @property
+    def token(self) -> str:
+        return TOKEN
+
     def client(self, **options: Any) -> AcpClient:
         return AcpClient(self.url, options.pop("token", TOKEN), **options)
 
