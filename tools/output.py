@@ -66,8 +66,12 @@ class Cleaner:
         self._held = held
         return clean(text[:cut])
 
-    def finish(self) -> str:
-        return self.feed(b"", final=True)
+    def rest(self, data: bytes = b"") -> str:
+        """Clean text of `data` and what is held back, as if it were the end; nothing changes by asking."""
+        ahead = Cleaner()
+        ahead._held = self._held
+        ahead._decoder.setstate(self._decoder.getstate())
+        return ahead.feed(data, final=True)
 
 
 def clean(text: str) -> str:
@@ -155,12 +159,12 @@ class Output:
         return lines[-1][-160:]
 
     def text(self) -> tuple[str, bool]:
-        """The text for a reader, and whether something was left out. Call once, at the end."""
+        """The text for a reader so far, and whether something was left out."""
         if self._dropped:
             # A cut may fall inside a character or an escape; four times more than is shown was kept.
-            rest = Cleaner().feed(b"".join(self._tail), final=True)
+            rest = Cleaner().rest(b"".join(self._tail))
         else:
-            rest = self._over + self._cleaner.feed(b"".join(self._tail), final=True)
+            rest = self._over + self._cleaner.rest(b"".join(self._tail))
         head = "".join(self._head)
         if not self._dropped and len(rest) <= self._half + self._room:
             return head + rest, False

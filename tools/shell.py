@@ -83,7 +83,6 @@ class Shell(Tool):
             )
         except SandboxDied as error:
             raise SandboxDied(f"{error.message} Nothing of this command ran; call it again.") from error
-        tier = (await session.sandbox()).tier
         return ToolResult(
             text=_report(outcome, arguments.timeout_s or DEFAULT_TIMEOUT_S),
             full=outcome.full,
@@ -91,7 +90,7 @@ class Shell(Tool):
                 "exit_code": outcome.exit_code,
                 "cwd": outcome.cwd,
                 "duration_ms": outcome.duration_ms,
-                "tier": tier,
+                "tier": outcome.tier,
                 "truncated": outcome.clipped,
                 "bytes": outcome.size,
                 "timed_out": outcome.ended == "timeout",
@@ -109,14 +108,13 @@ class Shell(Tool):
         job = await session.background(arguments.command, cwd=folder, tty=arguments.tty)
         await asyncio.wait((job.ended,), timeout=_FIRST_LOOK_S)
         await job.settle()
-        sandbox = await session.sandbox()
         text, clipped = job.output.text()
         data = {
             "job": job.id,
             "running": job.running,
             "exit_code": job.exit_code,
             "duration_ms": job.duration_ms,
-            "tier": sandbox.tier,
+            "tier": job.tier,
             "truncated": clipped,
             "bytes": job.output.bytes,
             "output": job.where,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from tools.sandbox import Sandbox, SandboxDied, processes, scripts
+from tools.sandbox import Sandbox, SandboxDied, Tier, processes, scripts
 from tools.sandbox.channel import Status
 from tools.sandbox.survivors import Survivors
 from tools.sandbox.terminal import waiting_for_input
@@ -33,6 +33,7 @@ class Outcome:
 
     exit_code: int | None
     ended: End
+    tier: Tier
     cwd: str
     cwd_changed: bool
     duration_ms: int

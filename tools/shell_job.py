@@ -23,6 +23,7 @@ class Job:
     ) -> None:
         self.id = id
         self.command = command
+        self.tier = sandbox.tier
         self.output = output
         self.exit_code: int | None = None
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()

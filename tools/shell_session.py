@@ -4,6 +4,7 @@ import asyncio
 import logging
 import secrets
 import shlex
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -51,6 +52,7 @@ class ShellSession:
         self._left: list[OutputFifo | Terminal] = []
         self._notices: list[str] = []
         self._job_count = 0
+        self._strays: list[processes.Process] = []
         self._closed = False
 
     @classmethod
@@ -90,6 +92,7 @@ class ShellSession:
             self._survivors = Survivors(sandbox)
             self._sandbox = sandbox
             self._cwd, self._shell = str(self._root), None
+            self._strays.clear()
             return sandbox
 
     async def _drop(self) -> None:
@@ -178,7 +181,7 @@ class ShellSession:
         self._shell_exit = running.shell_exit
         oom_before = sandbox.group.out_of_memory() if sandbox.group else 0
         if self._survivors is not None and any(job.running for job in self.jobs.values()):
-            self._survivors.settle()  # what jobs detached meanwhile is not this command's
+            self._strays += self._survivors.settle()  # what jobs detached meanwhile is not this command's
         running.started = time.monotonic()
         survivors = self._survivors
         assert survivors is not None
@@ -207,6 +210,7 @@ class ShellSession:
         return Outcome(
             exit_code=found.code if found is not None else None,
             ended=running.ended,
+            tier=sandbox.tier,
             cwd=self._cwd,
             cwd_changed=self._cwd != old,
             duration_ms=duration,
@@ -317,11 +321,16 @@ class ShellSession:
     async def end(self, job: Job) -> bool:
         """Kill a job and all it started; whether nothing was left.
 
-        What it detached with an emptied environment can be told apart only while no other command runs.
+        What it detached with an emptied environment can be told from other jobs' only when it is the last.
         """
         clean = await job.kill()
-        alone = not self._turn.locked() and not any(other.running for other in self.jobs.values())
-        if alone and self._survivors is not None and self._sandbox is not None and self._sandbox.alive:
+        if any(other.running for other in self.jobs.values()):
+            return clean
+        strays = [process.pid for process in self._strays if processes.alive(process)]
+        processes.send(strays, signal.SIGKILL)
+        self._strays.clear()
+        idle = not self._turn.locked() and self._sandbox is not None and self._sandbox.alive
+        if idle and self._survivors is not None:
             clean = await self._survivors.end(_KILL_S) and clean
         return clean
 

@@ -58,9 +58,7 @@ def test_line_feeds_are_never_lost() -> None:
     raw = b"".join(bytes([index % 256]) * (index % 7) + b"\n" for index in range(2000))
     raw = raw.replace(b"\x08", b"\x09")  # a backspace may take what is before it, not a line feed
     cleaner = Cleaner()
-    text = (
-        "".join(cleaner.feed(raw[start : start + 11]) for start in range(0, len(raw), 11)) + cleaner.finish()
-    )
+    text = "".join(cleaner.feed(raw[start : start + 11]) for start in range(0, len(raw), 11)) + cleaner.rest()
     assert text.count("\n") == raw.count(b"\n")
 
 
@@ -70,7 +68,7 @@ def test_the_way_output_was_cut_into_chunks_does_not_show() -> None:
     for step in (1, 2, 5, 64):
         cleaner = Cleaner()
         parts = [cleaner.feed(raw[start : start + step]) for start in range(0, len(raw), step)]
-        assert "".join(parts) + cleaner.finish() == whole
+        assert "".join(parts) + cleaner.rest() == whole
 
 
 @pytest.mark.case("agent-13")

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from tools.sandbox.launch import launch
 from tools.sandbox.policy import SandboxDied, SandboxPolicy, SandboxUnavailable, Tier
 from tools.sandbox.probe import SandboxReport, probe, probed
 from tools.sandbox.sandbox import Ran, Sandbox
@@ -31,14 +30,14 @@ async def start(policy: SandboxPolicy, root: Path) -> Sandbox:
         SandboxUnavailable: the demanded tier does not work here; the message says what to do.
     """
     if policy.tier != "auto":
-        return Sandbox(await launch(policy, policy.tier, root), root)
+        return await Sandbox.open(policy, policy.tier, root)
     report = await probed()
     why = report.reason
     if report.confined:
         try:
-            return Sandbox(await launch(policy, report.tier, root), root)
+            return await Sandbox.open(policy, report.tier, root)
         except SandboxUnavailable as error:  # the machine can, but not for this workspace
             why = error.message
-    sandbox = Sandbox(await launch(policy, "none", root), root)
+    sandbox = await Sandbox.open(policy, "none", root)
     sandbox.notices.insert(0, f"Commands are NOT confined: {why}")
     return sandbox

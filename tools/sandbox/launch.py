@@ -22,7 +22,7 @@ from tools.sandbox.toolchains import Toolchains, discover
 
 log = logging.getLogger(__name__)
 
-_START_S: Final = 20.0
+START_S: Final = 20.0
 _FIRST_SPARE_UID: Final = 60600
 _STAGE: Final = Path("/tmp")
 
@@ -40,6 +40,8 @@ class Launched:
     control: int
     runner: int
     status: int
+    errors: int
+    """What bubblewrap complains about until the supervisor runs."""
     guard: GitGuard
     group: cgroups.ControlGroup | None
     uid: int
@@ -217,12 +219,12 @@ async def _spawn(
         process.kill()
         await asyncio.to_thread(process.wait)
         raise
-    for descriptor in (errors, info, *([block] if block is not None else [])):
+    for descriptor in (info, *([block] if block is not None else [])):
         os.close(descriptor)
     descriptors.ours = []
     return Launched(
         tier=tier, process=process, init=init, run=run, inside=inside, control=control, runner=runner,
-        status=status, guard=held, group=group, uid=uid,
+        status=status, errors=errors, guard=held, group=group, uid=uid,
     )  # fmt: skip
 
 
@@ -316,10 +318,10 @@ async def _child_pid(process: "subprocess.Popen[bytes]", info: int, errors: int,
 
     loop.add_reader(info, read)
     try:
-        async with asyncio.timeout(_START_S):
+        async with asyncio.timeout(START_S):
             await done
     except TimeoutError:
-        raise SandboxUnavailable(f"bubblewrap did not start within {_START_S:g} s.") from None
+        raise SandboxUnavailable(f"bubblewrap did not start within {START_S:g} s.") from None
     finally:
         loop.remove_reader(info)
     try:
@@ -327,15 +329,20 @@ async def _child_pid(process: "subprocess.Popen[bytes]", info: int, errors: int,
     except (ValueError, KeyError):
         pass
     code = await asyncio.to_thread(process.wait)
+    raise SandboxUnavailable(explain(code, errors, root))
+
+
+def explain(code: int | None, errors: int, root: Path) -> str:
+    """Why a sandbox did not come up, from its exit code and what it wrote to `errors`."""
     os.set_blocking(errors, False)
     try:
         words = os.read(errors, 4096).decode("utf-8", "replace").strip()
     except BlockingIOError:
         words = ""
-    raise SandboxUnavailable(_why(code, words, root))
+    return _why(code, words, root)
 
 
-def _why(code: int, words: str, root: Path) -> str:
+def _why(code: int | None, words: str, root: Path) -> str:
     if code == mapped.CANNOT_MAP:
         kind = platform.release()
         return (

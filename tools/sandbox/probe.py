@@ -11,7 +11,6 @@ from pathlib import Path
 
 from tools.errors import EnvironmentFault
 from tools.sandbox import cgroups, runtime
-from tools.sandbox.launch import launch
 from tools.sandbox.policy import SandboxPolicy, SandboxUnavailable, Tier
 from tools.sandbox.sandbox import Sandbox
 
@@ -68,7 +67,7 @@ def _remedy(message: str) -> str:
 
 
 async def _try(root: Path) -> tuple[str, ...]:
-    sandbox = Sandbox(await launch(SandboxPolicy(), "bubblewrap", root), root)
+    sandbox = await Sandbox.open(SandboxPolicy(), "bubblewrap", root)
     try:
         ran = await sandbox.run(["/bin/sh", "-c", "echo works > here && cat here"], timeout_s=20)
         if ran.exit_code != 0 or ran.stdout != b"works\n":

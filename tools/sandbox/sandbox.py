@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 from tools.errors import ToolTimeout
 from tools.sandbox import cgroups, processes, remount, scripts
 from tools.sandbox.channel import OutputFifo, Status, StatusReader
-from tools.sandbox.launch import Launched
-from tools.sandbox.policy import SandboxDied, Tier
+from tools.sandbox.launch import START_S, Launched, explain, launch
+from tools.sandbox.policy import SandboxDied, SandboxPolicy, SandboxUnavailable, Tier
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class Sandbox:
     `dead` resolves when it ended, for whatever reason; nothing inside outlives it.
     """
 
-    def __init__(self, launched: Launched, root: Path, notices: Sequence[str] = ()) -> None:
+    def __init__(self, launched: Launched, root: Path) -> None:
         self.root = root
         self.tier: Tier = launched.tier
         self.confined = launched.tier != "none"
@@ -49,7 +49,7 @@ class Sandbox:
         self.uid = launched.uid
         self.init = launched.init
         self.guard = launched.guard
-        self.notices = [*notices, *launched.guard.notices]
+        self.notices = list(launched.guard.notices)
         self.on_shell_exit: Callable[[int], None] = lambda code: None
         self._launched = launched
         self._loop = asyncio.get_running_loop()
@@ -63,6 +63,31 @@ class Sandbox:
         for descriptor in (launched.control, launched.runner):
             os.set_blocking(descriptor, False)
         self.statuses = StatusReader(launched.status, lambda code: self.on_shell_exit(code))
+
+    @classmethod
+    async def open(cls, policy: SandboxPolicy, tier: Tier, root: Path) -> "Sandbox":
+        """Start one and wait until commands can run in it.
+
+        Raises:
+            SandboxUnavailable: this tier does not work here for this workspace; why, and what to do.
+        """
+        launched = await launch(policy, tier, root)
+        sandbox = cls(launched, root)
+        try:
+            ready = await sandbox.status(sandbox.statuses.expect(b"ready"), START_S)
+        except SandboxDied:
+            why = explain(launched.process.poll(), launched.errors, root)
+            await sandbox.close()
+            raise SandboxUnavailable(why) from None
+        except BaseException:
+            await sandbox.close()
+            raise
+        if ready is None:
+            await sandbox.close()
+            raise SandboxUnavailable(f"The sandbox did not answer within {START_S:g} s.")
+        os.close(launched.errors)
+        launched.errors = -1
+        return sandbox
 
     # -- life ------------------------------------------------------------------------------------------
 
@@ -94,12 +119,14 @@ class Sandbox:
             await asyncio.wait((self.dead,), timeout=5)
         self.statuses.close()
         self._loop.remove_reader(self._pidfd)
-        for descriptor in (self._launched.control, self._launched.runner, self._pidfd):
-            os.close(descriptor)
+        launched = self._launched
+        for descriptor in (launched.control, launched.runner, launched.errors, self._pidfd):
+            if descriptor >= 0:
+                os.close(descriptor)
         self.guard.release()
         await asyncio.to_thread(shutil.rmtree, self.run_folder, ignore_errors=True)
-        if self._launched.group is not None:
-            await asyncio.to_thread(cgroups.remove_soon, self._launched.group)
+        if launched.group is not None:
+            await asyncio.to_thread(cgroups.remove_soon, launched.group)
 
     @property
     def group(self) -> cgroups.ControlGroup | None:

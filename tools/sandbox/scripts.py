@@ -27,6 +27,7 @@ echo 500 >/proc/self/oom_score_adj
 trap : HUP INT TERM
 /usr/bin/env bash --norc --noprofile {folder}/runner.sh <&{RUNNER} {CONTROL}<&- {RUNNER}<&- &
 exec {RUNNER}<&-
+printf '\\0ready\\0%s\\0\\0' 0 >&{STATUS}
 while :; do
   setsid bash --noprofile --rcfile {folder}/shell.rc --noediting -i <&{CONTROL} {CONTROL}<&-
   printf '\\0exit\\0%s\\0\\0' $? >&{STATUS}
