@@ -161,6 +161,9 @@ class TokenTrace(Record):
     logprobs: list[float] | None = None
     versions: list[int] | None = None
     routes: str | None = None
+    context: Literal["start", "extend", "fork"] | None = None
+    """How the prompt came about: `extend` = the last prompt and its sampled ids are its beginning; `fork` =
+    earlier answers were tokenised anew from text; `start` = there were none."""
 
 
 class Call(Record):
