@@ -79,8 +79,6 @@ class Completion:
     grammar: bool = False
     retries: int = 0
     sampling: dict[str, Any] | None = None
-    """The parameters that were really used, defaults included, where the engine is ours."""
-    sampling: dict[str, Any] | None = None
     """The parameters as they were sent, where a client's settings add to those of the request."""
 
 

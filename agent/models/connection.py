@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import re
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 _LOOKUP_S: Final = 2.0
 """A document beside the completions is had soon or not at all."""
+
+
+_KEY: Final = re.compile(r"[!-~]+")
 
 
 class RequestFailed(Exception):
@@ -52,7 +56,7 @@ class Connection:
         """Import the SDK, in a thread the first time, and make the client; connects to nothing yet.
 
         Raises:
-            ModelError: the address cannot be one.
+            ModelError: the address or the key cannot be one.
         """
         if self._client is not None:
             return self._client
@@ -61,26 +65,41 @@ class Connection:
             raise ModelError(
                 f"base_url of {self._name!r} is {endpoint.shown!r}; expected http:// or https:// and a host."
             )
+        if endpoint.key is not None and not _KEY.fullmatch(endpoint.key):
+            raise ModelError(
+                f"The environment variable {endpoint.key_env} holds spaces, line breaks or other characters"
+                " that no key has: set it to the key alone."
+            )
         if "openai" not in sys.modules:
             await asyncio.to_thread(_import_sdk)
         import httpx2
-        import openai
 
         if self._client is None:
-            timeout = httpx2.Timeout(None, connect=self._connect_s)
-            plain = None
-            if endpoint.loopback and endpoint.base_url.startswith("http://"):
-                # No TLS and no proxy on loopback: neither certificates nor proxy variables are read.
-                limits = openai.DEFAULT_CONNECTION_LIMITS
-                plain = httpx2.AsyncClient(verify=False, trust_env=False, timeout=timeout, limits=limits)
-            self._client = openai.AsyncOpenAI(
-                api_key=endpoint.key or "none",
-                base_url=endpoint.base_url,
-                max_retries=0,
-                timeout=timeout,
-                http_client=plain,
-            )
+            try:
+                endpoint.port  # noqa: B018  (raises where it cannot be one)
+                self._client = self._make()
+            except (httpx2.InvalidURL, ValueError) as error:
+                raise ModelError(f"base_url of {self._name!r} is {endpoint.shown!r}: {error}.") from None
         return self._client
+
+    def _make(self) -> "openai.AsyncOpenAI":
+        import httpx2
+        import openai
+
+        endpoint = self._endpoint
+        timeout = httpx2.Timeout(None, connect=self._connect_s)
+        plain = None
+        if endpoint.loopback and endpoint.base_url.startswith("http://"):
+            # No TLS and no proxy on loopback: neither certificates nor proxy variables are read.
+            limits = openai.DEFAULT_CONNECTION_LIMITS
+            plain = httpx2.AsyncClient(verify=False, trust_env=False, timeout=timeout, limits=limits)
+        return openai.AsyncOpenAI(
+            api_key=endpoint.key or "none",
+            base_url=endpoint.base_url,
+            max_retries=0,
+            timeout=timeout,
+            http_client=plain,
+        )
 
     async def post(self, path: str, payload: bytes) -> "httpx2.Response":
         """Send JSON; the response has a good status and a body that is not read yet.

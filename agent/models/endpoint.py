@@ -31,10 +31,12 @@ class Endpoint:
     def shown(self) -> str:
         """The address without user name and password, for messages."""
         parts = urlsplit(self.base_url)
-        host = parts.hostname or ""
-        if parts.port is not None:
-            host += f":{parts.port}"
-        return urlunsplit((parts.scheme, host, parts.path, "", ""))
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+    @property
+    def port(self) -> int | None:
+        """Raises `ValueError` where the address names something that cannot be a port."""
+        return urlsplit(self.base_url).port
 
     @property
     def host(self) -> str:
@@ -70,6 +72,6 @@ def endpoint_of(settings: ModelSettings, environ: Mapping[str, str] = os.environ
     return Endpoint(base_url=base_url, key=key or None, key_env=key_env)
 
 
-def _origin(url: str) -> tuple[str, str | None, int | None]:
+def _origin(url: str) -> tuple[str, str]:
     parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port
+    return parts.scheme, parts.netloc.rpartition("@")[2].lower()

@@ -70,6 +70,20 @@ async def test_a_missing_key_is_said_before_anything_is_sent() -> None:
     assert "MY_KEY is not set" in error.message
 
 
+@pytest.mark.parametrize("key", [f"{SECRET}\n{SECRET}", f"{SECRET} # mine", f"{SECRET}é", f"{SECRET}\x00"])
+async def test_a_key_that_cannot_be_one(key: str) -> None:
+    with ScriptedModel(["never"]) as model:
+        error, _ = await failure(model.base_url, {"MY_KEY": key}, api_key_env="MY_KEY")
+        assert model.requests == []
+    assert "MY_KEY holds spaces" in error.message
+
+
+@pytest.mark.parametrize("port", ["99999", "x", "-1"])
+async def test_a_port_that_cannot_be_one(port: str) -> None:
+    error, _ = await failure(f"http://127.0.0.1:{port}/v1")
+    assert "base_url" in error.message and not error.retryable
+
+
 async def test_an_endpoint_that_wants_a_key_nobody_named() -> None:
     with ScriptedModel(["never"], key="right") as model:
         error, _ = await failure(model.base_url)
