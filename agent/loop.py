@@ -72,12 +72,13 @@ async def run_turn(session: Session, prompt: Prompt) -> AsyncGenerator[Event | L
 async def recover(session: Session) -> None:
     """Close what a crash left open: calls without results, approvals without answers, the turn itself."""
     state = session.state
-    if not state.running and not state.pending_calls:
-        return
-    await close_calls(session, "interrupted", "Interrupted: the server stopped before this call ended.")
-    if state.running:
-        ended = TurnEnded(reason="interrupted", message="the server stopped during this turn")
-        await session.record("turn.ended", ended)
+    async with session.recovery:
+        await close_calls(session, "interrupted", "Interrupted: the server stopped before this call ended.")
+        if state.running:
+            ended = TurnEnded(
+                reason="interrupted", message="the server stopped during this turn", steps=state.steps
+            )
+            await session.record("turn.ended", ended)
 
 
 async def _turn(session: Session, prompt: Prompt) -> None:
@@ -202,7 +203,7 @@ async def _end(session: Session, end: End, turn: int, facts: Facts, usage: Usage
     ended = TurnEnded(
         reason=end.reason,
         message=end.message,
-        steps=state.step,
+        steps=state.steps,
         usage=_difference(state.usage, usage),
         cost=None if state.cost is None else state.cost - cost,
     )

@@ -52,6 +52,8 @@ class Session:
         self.state = fold(events)
         self.workspace.seen = self.state.seen
         self.task: asyncio.Task[None] | None = None
+        self.recovery = asyncio.Lock()
+        """Held while what a crash left open is being closed: it is closed once."""
         self.node: Node | None = None
         """The prompt of the last stored generation; the next prompt goes on from it."""
         self.ids: IdNode | None = None

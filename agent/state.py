@@ -41,6 +41,8 @@ class State:
     last_seq: int = 0
     turn: int = 0
     step: int = 0
+    steps: int = 0
+    """Generations of the present turn."""
     running: bool = False
     system: str | None = None
     tools: list[dict[str, Any]] | None = None
@@ -133,7 +135,7 @@ def _prompt(state: State, event: Event, data: dict[str, Any]) -> None:
     state.accepted.setdefault(data["message_id"], (event.seq, "turn"))
     state.messages.append(_user(data["text"], data.get("blocks", []), data.get("editor")))
     state.title = state.title or _title(data["text"])
-    state.running, state.end_reason = True, None
+    state.running, state.end_reason, state.steps = True, None, 0
 
 
 def _turn_started(state: State, event: Event, data: dict[str, Any]) -> None:
@@ -165,6 +167,7 @@ def _generation(state: State, event: Event, data: dict[str, Any]) -> None:
     elif not data["text"]:
         message["content"] = ""
     state.messages.append(message)
+    state.steps += 1
     state.pending_calls = {call["id"]: call["name"] for call in calls}
     state.announced = set()
     state.partial, state.partial_id = "", None

@@ -134,7 +134,12 @@ async def check(
         assert stored == list(range(1, len(stored) + 1))
         assert seqs <= set(stored)
         for message, end in ends.items():
-            pieces = [e["data"] for e in events if e["type"] == "text" and e["data"]["messageId"] == message]
+            pieces = [
+                event["data"]
+                for event in events
+                if event["type"] in ("text", "thought", "tool.output")
+                and message in (event["data"].get("messageId"), event["data"].get("call_id"))
+            ]
             assert max((piece["offset"] + len(piece["text"]) for piece in pieces), default=0) >= end
         after = dice.randint(0, len(stored))
         client.frames.clear()

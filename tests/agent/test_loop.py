@@ -301,7 +301,7 @@ async def test_the_step_limit_is_an_honest_end(root: Path, script: Any) -> None:
     async with opened(root, model, max_steps=4) as session:
         events = await turn(session)
     assert data(events, "turn.ended")[0]["reason"] == "max_steps"
-    assert len(data(events, "generation")) == 4
+    assert len(data(events, "generation")) == 4 == data(events, "turn.ended")[0]["steps"]
     assert paired(events)
 
 
@@ -460,8 +460,9 @@ async def test_a_log_cut_anywhere_opens_again_and_goes_on(
     if blobs:
         log.blobs.update(session.log.blobs)  # pyright: ignore[reportAttributeAccessIssue]
     async with opened(root, model, log=log) as again:
-        await recover(again)
+        await asyncio.gather(recover(again), recover(again))
         assert not again.state.running
+        assert len([event for event in log.events if event.type == "turn.ended"]) <= 1
         assert again.state.pending_calls == {}
         model.requests.clear()
         events = await turn(again, "go on")
