@@ -245,31 +245,28 @@ def _spliced(text: Text, located: list[_Located]) -> Applied:
     body = text.body
     pieces: list[str] = []
     spans: list[Span] = []
-    at = size = 0
+    at = size = flat = 0
     for place in located:
-        start, end = text.position(place.start), text.position(place.end)
-        added = text.with_endings(place.start, place.end, place.replacement)
+        start = text.position(place.start, (flat, at))
+        end = text.position(place.end, (place.start, start))
+        added = text.with_endings(place.start, place.end, body[start:end], place.replacement)
         if end == len(body):
             added = _same_final_newline(text, place, body[at:start] or "".join(pieces[-2:]), added)
         pieces += (body[at:start], added)
         size += start - at
         spans.append(Span(start, end, size, size + len(added)))
-        size, at = size + len(added), end
+        size, at, flat = size + len(added), end, place.end
     pieces.append(body[at:])
     after = "".join(pieces)
     if after == body:
         raise NoChange(
             "The file already holds what these edits would write.", failures=[{"reason": "no_change"}]
         )
-    hunks = [
-        Placed(
-            place.edit,
-            place.tier,
-            line_number(text.flat, place.start),
-            line_number(text.flat, max(place.end - 1, place.start)),
-        )
-        for place in located
-    ]
+    hunks: list[Placed] = []
+    for place in located:
+        line = line_number(text.flat, place.start)
+        last = line + text.flat.count("\n", place.start, max(place.end - 1, place.start))
+        hunks.append(Placed(place.edit, place.tier, line, last))
     hunks.sort(key=lambda hunk: hunk.edit)
     return Applied(
         text.encode(after), tuple(hunks), text.encoding.name, body, after, _line_spans(body, after, spans)

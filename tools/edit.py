@@ -23,11 +23,11 @@ from tools.applying import (
 )
 from tools.contents import Content, canonical, content, missing
 from tools.encodings import Binary
-from tools.errors import EnvironmentFault, InvalidArguments, ToolError
+from tools.errors import EnvironmentFault, ToolError
 from tools.files import Changed, NotFound, create, replace
 from tools.matching import Window, find
 from tools.refusals import REDACTION_MARKER
-from tools.repair import excerpt, nearest
+from tools.repair import SHOWN_LINES, excerpt, nearest
 from tools.result import FileChange, Proposal, ToolResult
 from tools.text import Text, line_number, visible
 from tools.tool import Arguments, Progress, Tool
@@ -171,13 +171,8 @@ def _prepare(arguments: EditArguments, workspace: Workspace) -> _Prepared:
     try:
         applied = apply_edits(current.data, hunks, only_exact=seen is None)
     except ToolError as error:
-        raise _named(error, current) from error
+        raise type(error)(f"{current.path}: {error.message}", **error.data) from error
     return _Prepared(current, current.path, applied)
-
-
-def _named(error: ToolError, current: Content) -> ToolError:
-    kind = type(error) if isinstance(error, EditError) else InvalidArguments
-    return kind(f"{current.path}: {error.message}", **error.data)
 
 
 def _stale(current: Content, hunks: Sequence[Hunk], now: str) -> Stale:
@@ -205,7 +200,9 @@ def _region(text: Text, hunk: Hunk) -> str:
         first, last = line_number(flat, match.start), line_number(flat, max(match.end - 1, match.start))
         return excerpt(flat, max(first - 2, 1), last + 2)
     near = nearest(flat, old, window)
-    return near.excerpt if near else ""
+    if near is not None:
+        return near.excerpt
+    return excerpt(flat, 1, SHOWN_LINES) if flat.count("\n") <= SHOWN_LINES else ""
 
 
 def _write(workspace: Workspace, prepared: _Prepared, check: Callable[[], None]) -> int:

@@ -145,7 +145,7 @@ class _Search:
 
     def by_line(self) -> Found | None:
         """Tiers `trailing-space` and `indentation`, at the places of the rarest line."""
-        distinct = sorted({core for core in self.cores if core}, key=len, reverse=True)[:3]
+        distinct = sorted({core for core in self.cores if core}, key=len, reverse=True)[:2]
         count, core = min((self._count(core), core) for core in distinct)
         if not 0 < count <= MAX_CANDIDATES:
             return None
@@ -161,9 +161,9 @@ class _Search:
         cores = [fold(core) for core in self.cores]
         if self.flat.isascii() and cores == self.cores:
             return None
-        words = sorted({word for core in self.cores for word in _WORD.findall(core)}, key=len, reverse=True)[
-            :3
-        ]
+        every = {word for core in self.cores for word in _WORD.findall(core)}
+        words = sorted(every, key=len, reverse=True)[:2]
+        words += sorted((word for word in every if _NUMBER.search(word)), key=len, reverse=True)[:2]
         count, word = min(((self._count(word), word) for word in words), default=(0, ""))
         if not 0 < count <= MAX_CANDIDATES:
             return None
@@ -178,7 +178,7 @@ class _Search:
         With k edits in a line, one of its k + 1 pieces is untouched.
         """
         numbers = {number: i for i, core in enumerate(self.cores) for number in _NUMBER.findall(core)}
-        longest = sorted(numbers, key=len, reverse=True)[:3]
+        longest = sorted(numbers, key=len, reverse=True)[:2]
         options = [([number], numbers[number]) for number in longest]
         if not options:
             order = sorted(range(len(self.cores)), key=lambda index: len(self.cores[index]), reverse=True)

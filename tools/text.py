@@ -58,30 +58,35 @@ class Text:
         """Any text with this file's notion of line endings, each as "\\n"."""
         if "\r" not in text:
             return text
-        text = text.replace("\r\n", "\n")
+        text = "\n".join(text.split("\r\n"))  # faster than replace
         return text.replace("\r", "\n") if self._carriage_only else text
 
-    def position(self, flat: int) -> int:
-        """Where a position of the flat text lies in `body`."""
-        if self._carriage_only or "\r\n" not in self.body:
+    def position(self, flat: int, known: tuple[int, int] = (0, 0)) -> int:
+        """Where a position of the flat text lies in `body`.
+
+        `known` is an earlier position, flat and in `body`, from which counting may start.
+        """
+        if not self._pairs:
             return min(flat, len(self.body))
-        at, before = flat, -1
-        # The CRLFs before the position push it on, which may put more of them before it.
-        while before != (before := self.body.count("\r\n", 0, at)):
-            at = flat + before
-            if at and self.body[at - 1 : at + 1] == "\r\n":
-                at += 1
+        # A CRLF before the position pushes it on by one, which may put more of them before it.
+        at = known[1] + flat - known[0]
+        counted = known[1]
+        while more := self.body.count(self._mark, counted, at):
+            counted = at if len(self._mark) == 1 or self.body[at - 1] != "\r" else at - 1
+            at += more
+        if len(self._mark) == 2 and at and self.body[at - 1 : at + 1] == "\r\n":
+            at += 1
         return min(at, len(self.body))
 
-    def with_endings(self, start: int, end: int, replacement: str) -> str:
+    def with_endings(self, start: int, end: int, own_text: str, replacement: str) -> str:
         """A flat replacement of the flat range, with line endings of the file.
 
-        Lines that stay keep theirs, a line that takes the place of another takes over its ending, and
-        further lines get the file's first ending.
+        `own_text` is that range in `body`. Lines that stay keep their ending, a line that takes the place
+        of another takes over its ending, and further lines get the file's first ending.
         """
-        if "\r" not in self.body:
+        if not self._pairs and not self._carriage_only:
             return replacement
-        own = self._endings(self.body[self.position(start) : self.position(end)])
+        own = self._endings(own_text)
         lines = replacement.split("\n")
         if all(ending == self.ending for ending in own):
             return self.ending.join(lines)
@@ -91,6 +96,19 @@ class Text:
             for offset in range(min(old_end - old_start, new_end - new_start)):
                 endings[new_start + offset] = own[old_start + offset]
         return "".join(line + ending for line, ending in zip(lines, [*endings, ""], strict=True))
+
+    @cached_property
+    def _pairs(self) -> int:
+        """How many lines end with CRLF."""
+        if self._carriage_only:
+            return 0
+        virtual = bool(self.body) and not self.body.endswith("\n")
+        return len(self.body) + virtual - len(self.flat)
+
+    @cached_property
+    def _mark(self) -> str:
+        """What to count to count CRLFs: one character, which is far faster, where no CR stands alone."""
+        return "\r" if self.body.count("\r") == self._pairs else "\r\n"
 
     @cached_property
     def _carriage_only(self) -> bool:
