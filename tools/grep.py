@@ -19,7 +19,7 @@ from tools.files import Entry, open_file, read_bytes, stat
 from tools.result import Proposal, ToolResult
 from tools.ripgrep import FileMatches, Line, Outcome, search
 from tools.text import Text, visible
-from tools.tool import Arguments, Progress, Tool
+from tools.tool import Arguments, ProgramText, Progress, Tool
 from tools.workspace import Workspace
 
 MATCHES: Final = 100
@@ -33,9 +33,9 @@ _PROC: Final = "/proc/self/fd"
 
 
 class GrepArguments(Arguments):
-    pattern: str = Field(min_length=1, description="Regular expression (Rust syntax).")
+    pattern: ProgramText = Field(min_length=1, description="Regular expression (Rust syntax).")
     path: str | None = Field(None, description="Folder or file to search, relative to the workspace.")
-    glob: str | None = Field(None, description="Only files like this, such as *.py; !*.py leaves them out.")
+    glob: ProgramText | None = Field(None, description="Only files like this, such as *.py; !*.py leaves them out.")
     context: int | None = Field(None, ge=0, le=MAX_CONTEXT, description="Lines shown around each match.")
     ignore_case: bool | None = None
     limit: int | None = Field(None, ge=1, le=1000, description=f"Most matches shown (default {MATCHES}).")

@@ -3,10 +3,10 @@
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import orjson
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from tools.errors import InvalidArguments
 from tools.result import Proposal, ToolResult
@@ -19,6 +19,16 @@ Kind = Literal["read", "edit", "delete", "move", "search", "execute", "think", "
 
 Progress = Callable[[str], None]
 """Receives live output as it comes; synchronous, cheap, never raises."""
+
+
+def _without_nul(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("must not contain NUL characters")
+    return text
+
+
+ProgramText = Annotated[str, AfterValidator(_without_nul)]
+"""Text that is handed to a program as an argument, where a NUL would end it."""
 
 
 class Arguments(BaseModel):
