@@ -4,7 +4,6 @@ import asyncio
 import logging
 import secrets
 import shlex
-import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -52,7 +51,6 @@ class ShellSession:
         self._left: list[OutputFifo | Terminal] = []
         self._notices: list[str] = []
         self._job_count = 0
-        self._strays: list[processes.Process] = []
         self._closed = False
 
     @classmethod
@@ -92,7 +90,6 @@ class ShellSession:
             self._survivors = Survivors(sandbox)
             self._sandbox = sandbox
             self._cwd, self._shell = str(self._root), None
-            self._strays.clear()
             return sandbox
 
     async def _drop(self) -> None:
@@ -180,11 +177,10 @@ class ShellSession:
         status = sandbox.statuses.expect(token.encode())
         self._shell_exit = running.shell_exit
         oom_before = sandbox.group.out_of_memory() if sandbox.group else 0
-        if self._survivors is not None and any(job.running for job in self.jobs.values()):
-            self._strays += self._survivors.settle()  # what jobs detached meanwhile is not this command's
         running.started = time.monotonic()
         survivors = self._survivors
         assert survivors is not None
+        survivors.begin()
         state_lost, found = False, None
         try:
             line = scripts.command_line(sandbox.inside, number, token, running.cwd, _standard(stream))
@@ -326,12 +322,9 @@ class ShellSession:
         clean = await job.kill()
         if any(other.running for other in self.jobs.values()):
             return clean
-        strays = [process.pid for process in self._strays if processes.alive(process)]
-        processes.send(strays, signal.SIGKILL)
-        self._strays.clear()
         idle = not self._turn.locked() and self._sandbox is not None and self._sandbox.alive
         if idle and self._survivors is not None:
-            clean = await self._survivors.end(_KILL_S) and clean
+            clean = await self._survivors.end_strays(_KILL_S) and clean
         return clean
 
     def _find(self, job: Job, sandbox: Sandbox, inner: int) -> None:
