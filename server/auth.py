@@ -114,6 +114,27 @@ class Tokens:
         self._refresh()
 
 
+def own_token(path: Path) -> str:
+    """The local user's token, made once (mode 0600): a page that is open survives a restart of the server.
+
+    Whoever can read the file could read the database beside it as well. Deleting it locks every page out.
+    """
+    try:
+        if token := path.read_text("ascii").strip():
+            return token
+    except (FileNotFoundError, UnicodeDecodeError):
+        pass
+    token = secrets.token_urlsafe(32)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".token-")  # mode 0600
+    with os.fdopen(handle, "w") as file:
+        file.write(token + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(name, path)
+    return token
+
+
 class Codes:
     """One-time codes: each stands for a bearer token for ten minutes, and for one trade."""
 

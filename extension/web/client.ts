@@ -4,7 +4,7 @@ import { Approvals } from "./approvals.js";
 import { Connection, type Endpoint, type Status } from "./connection.js";
 import { randomId } from "./dom.js";
 import { Outbox, type Keep } from "./outbox.js";
-import { Disconnected, RpcError, type Peer } from "./rpc.js";
+import { Disconnected, RpcError } from "./rpc.js";
 import { SessionState } from "./state.js";
 import { dict, isDict, list, number, text, textBlock, type Dict, type SessionRow } from "./wire.js";
 
@@ -84,7 +84,7 @@ export class Client {
 
   /** A new session in a folder, with a mode and model other than the server's own where they are given. */
   async create(cwd: string, mode: string | null, model: string | null): Promise<string> {
-    const peer = this.need();
+    const peer = await this.connection.online();
     const answer = await peer.request("session/new", { cwd, mcpServers: [] });
     const sessionId = text(answer["sessionId"]);
     const state = this.remember(sessionId);
@@ -98,7 +98,7 @@ export class Client {
   }
 
   async remove(sessionId: string): Promise<void> {
-    await this.need().request("session/delete", { sessionId });
+    await (await this.connection.online()).request("session/delete", { sessionId });
     this.states.delete(sessionId);
     this.attached.delete(sessionId);
     this.sessions = (this.sessions ?? []).filter((row) => row.sessionId !== sessionId);
@@ -146,13 +146,14 @@ export class Client {
   }
 
   async setMode(modeId: string): Promise<void> {
-    if (this.current !== null) await this.need().request("session/set_mode", { sessionId: this.current, modeId });
+    const sessionId = this.current;
+    if (sessionId !== null) await (await this.connection.online()).request("session/set_mode", { sessionId, modeId });
   }
 
   async setModel(value: string): Promise<void> {
     if (this.current === null) return;
     const params = { sessionId: this.current, configId: "model", value };
-    const answer = await this.need().request("session/set_config_option", params);
+    const answer = await (await this.connection.online()).request("session/set_config_option", params);
     this.state?.options.set(this.state.options.at, list(answer["configOptions"]));
     this.changed();
   }
@@ -163,11 +164,6 @@ export class Client {
   }
 
   // ---- the wire
-
-  private need(): Peer {
-    if (this.connection.peer === null) throw new Disconnected();
-    return this.connection.peer;
-  }
 
   private remember(sessionId: string): SessionState {
     const known = this.states.get(sessionId);

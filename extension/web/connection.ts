@@ -1,6 +1,6 @@
 /** The socket to the server: it opens, says hello, and comes back after any abnormal end. */
 
-import { Peer, type Incoming } from "./rpc.js";
+import { Disconnected, Peer, type Incoming } from "./rpc.js";
 import { dict, type Dict } from "./wire.js";
 
 export type Status =
@@ -13,6 +13,7 @@ export type Status =
 
 /** A server speaks at least every 20 s; silence of this long means that the way to it is broken. */
 const SILENCE_MS = 50_000;
+const PATIENCE_MS = 8000;
 const FIRST_WAIT_MS = 250;
 const LONGEST_WAIT_MS = 10_000;
 
@@ -37,6 +38,7 @@ export class Connection {
   private attempts = 0;
   private timer: ReturnType<typeof setTimeout> | undefined;
   private watchdog: ReturnType<typeof setTimeout> | undefined;
+  private readonly waiters: ((peer: Peer) => void)[] = [];
   private stopped = false;
 
   constructor(
@@ -54,12 +56,11 @@ export class Connection {
     }, this.events);
     this.socket = socket;
     socket.onopen = () => {
-      this.peer = peer;
-      this.listen(socket);
+      this.listen(socket, peer);
       void this.hello(peer, socket);
     };
     socket.onmessage = ({ data }) => {
-      this.listen(socket);
+      this.listen(socket, peer);
       if (typeof data === "string") peer.feed(data);
     };
     socket.onclose = () => {
@@ -70,6 +71,17 @@ export class Connection {
   /** Try at once, when the person asks for it or the network comes back. */
   retry(): void {
     if (this.status.kind === "offline") this.open();
+  }
+
+  /** The peer, as soon as there is one. Rejects when that takes longer than a person would wait. */
+  online(): Promise<Peer> {
+    if (this.peer !== null) return Promise.resolve(this.peer);
+    return new Promise((resolve, reject) => {
+      this.waiters.push(resolve);
+      setTimeout(() => {
+        reject(new Disconnected("The server cannot be reached. What you wrote is kept."));
+      }, PATIENCE_MS);
+    });
   }
 
   close(): void {
@@ -90,6 +102,8 @@ export class Connection {
         },
       });
       this.attempts = 0;
+      this.peer = peer;
+      for (const waiter of this.waiters.splice(0)) waiter(peer);
       this.become({ kind: "online" });
       this.events.ready(dict(agent));
     } catch {
@@ -119,13 +133,12 @@ export class Connection {
     }, wait);
   }
 
-  private listen(socket: WebSocket): void {
+  private listen(socket: WebSocket, peer: Peer): void {
     clearTimeout(this.watchdog);
     this.watchdog = setTimeout(() => {
       // A close handshake on a dead way takes long: let go of the socket at once.
-      const peer = this.peer;
       socket.close();
-      if (peer !== null) this.closed(socket, peer);
+      this.closed(socket, peer);
     }, SILENCE_MS);
   }
 

@@ -14,8 +14,8 @@ export class RpcError extends Error {
 
 /** The connection ended before the answer came; whether the request was taken is unknown. */
 export class Disconnected extends Error {
-  constructor() {
-    super("The connection ended before the answer came.");
+  constructor(message = "The connection ended before the answer came.") {
+    super(message);
   }
 }
 
