@@ -18,6 +18,7 @@ from server.store import (
     UnknownGeneration,
     UnknownSession,
 )
+from server.titles import session_title
 from server.version import VERSION
 
 MAX_EVENTS = 10_000
@@ -254,7 +255,7 @@ def _out(row: SessionRow, sessions: Hub) -> SessionOut:
         id=row.id,
         workspace=row.workspace,
         user_id=row.user_id,
-        title=row.title,
+        title=session_title(row),
         model=row.model,
         mode=row.mode,
         created=row.created,

@@ -12,6 +12,7 @@ from agent.events import Event, Live
 from server.acp.connection import notification
 from server.acp.diffs import diff_content
 from server.acp.options import config_options
+from server.titles import title_of
 
 OUTPUT_TAIL = 8192
 """Characters of a running call's output that a plain client is shown (its updates replace each other)."""
@@ -101,7 +102,7 @@ class Presenter:
             for block in blocks
         ]
         if event.type == "prompt" and event.turn == 1 and not self.title:
-            self.title = _title(data["text"])
+            self.title = title_of(data["text"])
             updated = datetime.fromtimestamp(event.ts / 1e6, UTC).isoformat()
             messages.append(
                 {"sessionUpdate": "session_info_update", "title": self.title, "updatedAt": updated}
@@ -292,8 +293,3 @@ def _content(text: str) -> Dict:
 
 def _meta(event: Event, term: int) -> Dict:
     return {"seq": event.seq, "term": term, "ts": event.ts, "turn": event.turn, "step": event.step}
-
-
-def _title(text: str) -> str:
-    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    return line if len(line) <= 80 else f"{line[:79]}…"

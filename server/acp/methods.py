@@ -25,6 +25,7 @@ from server.hub import Hub
 from server.live import LiveSession, SessionFailed
 from server.opener import WorkspaceRefused
 from server.store import SessionRow, UnknownSession
+from server.titles import session_title
 from server.version import VERSION
 
 PROTOCOL_VERSION = 1
@@ -283,7 +284,7 @@ class Agent:
             "turn": state.turn if state else row.turn,
             "mode": presenter.mode,
             "model": presenter.model,
-            "title": (state.title if state else None) or row.title,
+            "title": (state.title if state else None) or session_title(row),
             "cwd": live.root,
             "queued": [item.message_id for item in state.queued] if state else [],
             "permissions": live.permissions.open_requests,

@@ -77,7 +77,7 @@ class Editor:
     def kinds(self) -> set[str]:
         return {update.session_update for update in self.updates}
 
-    def text(self) -> str:
+    def said(self) -> str:
         return "".join(u.content.text for u in self.updates if u.session_update == "agent_message_chunk")
 
 
@@ -92,13 +92,13 @@ async def converse(agent: Any, editor: Editor, workspace: Any) -> None:
     ended = await agent.prompt(session_id=made.session_id, prompt=[text_block("Fix the greeting.")])
     assert ended.stop_reason == "end_turn"
     assert len(editor.asked) >= 1
-    assert editor.text() == "I look.Done."
+    assert editor.said() == "I look.Done."
     assert {"tool_call", "tool_call_update", "usage_update", "current_mode_update"} <= editor.kinds()
     listed = await agent.list_sessions(cwd=str(workspace))
     assert [item.session_id for item in listed.sessions] == [made.session_id]
     editor.updates.clear()
     await agent.load_session(cwd=str(workspace), session_id=made.session_id, mcp_servers=[])
-    assert editor.text() == "I look.Done."
+    assert editor.said() == "I look.Done."
     assert "user_message_chunk" in editor.kinds()
     await agent.cancel(session_id=made.session_id)
     with pytest.raises(RequestError):

@@ -20,7 +20,7 @@ class Editor(AcpClient):
 
     def __init__(self, server: Any, token: str, *, text: str | None, writes: bool = True) -> None:
         super().__init__(server.url, token, etude=False)
-        self.text, self.writes = text, writes
+        self.shown, self.writes = text, writes
         self.calls: list[tuple[str, dict[str, Any]]] = []
 
     async def call(self, method: str, timeout: float = 60, **params: Any) -> Any:
@@ -36,11 +36,11 @@ class Editor(AcpClient):
         self.calls.append((method, params))
         answer: dict[str, Any] = {"result": {}}
         if method == "fs/write_text_file":
-            self.text = params["content"]
-        elif self.text is None:
+            self.shown = params["content"]
+        elif self.shown is None:
             answer = {"error": {"code": -32002, "message": "no such file"}}
         else:
-            answer = {"result": {"content": self.text}}
+            answer = {"result": {"content": self.shown}}
         await self.socket.send(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}))
 
 
@@ -66,7 +66,7 @@ async def test_an_edit_of_an_unsaved_file_goes_through_the_editor(serve: Any) ->
     server, _ = await serve([{"calls": [READ]}, {"calls": [EDIT]}, "Done."])
     async with Editor(server, server.token, text=UNSAVED) as editor:
         await run(editor, server)
-        assert editor.text == UNSAVED.replace("helo", "hello")
+        assert editor.shown == UNSAVED.replace("helo", "hello")
         assert (server.workspace / "hello.py").read_text().count("'helo'") == 1
 
 
