@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from server.failure import CommandFailed
-from server.settings import Settings
 
 if TYPE_CHECKING:
     from server.store import Store
@@ -19,6 +18,7 @@ def with_store(db: str | None, work: "Callable[[Store], Awaitable[T]]") -> T:
 
     Raises `CommandFailed` with the store's own words.
     """
+    from server.settings import Settings
     from server.store import Store, StoreError
 
     url = Settings.load({"store.url": db}, os.environ, None).store.url

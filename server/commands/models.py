@@ -85,6 +85,7 @@ async def choose(settings: Settings) -> tuple[str, str]:
 async def _list(settings: Settings) -> tuple[list[Listed], str]:
     from agent.models.client import ModelError
     from agent.models.discovery import discover
+    from agent.models.windows import known_window
 
     rows = [_configured(name, model) for name, model in settings.models.items()]
     for server in await discover():
@@ -104,15 +105,19 @@ async def _list(settings: Settings) -> tuple[list[Listed], str]:
         return rows, error.message
     row = next((row for row in rows if row.name == name), None)
     if row is None:
-        row = Listed(name, "environment" if name.startswith("openai:") else "named", None, None)
+        window = known_window(name.partition(":")[2])
+        row = Listed(name, "environment" if name.startswith("openai:") else "named", window, None)
         rows.insert(0, row)
     row.default, row.reason = True, reason
     return rows, ""
 
 
 def _configured(name: str, model: ModelSettings) -> Listed:
+    from agent.models.windows import known_window
+
     where = f"[models.{name}] {model.provider} {model.model}".rstrip()
-    return Listed(name, where, model.context_window, asdict(model.price) if model.price else None)
+    window = model.context_window or known_window(model.model)
+    return Listed(name, where, window, asdict(model.price) if model.price else None)
 
 
 def _tokens(window: int | None) -> str:

@@ -5,7 +5,6 @@ import asyncio
 import logging
 import os
 import secrets
-import signal
 import socket
 import sys
 import threading
@@ -23,6 +22,8 @@ from server.settings import Settings
 from server.terminal.lines import emit, say, warn
 
 if TYPE_CHECKING:
+    import uvicorn
+
     from server.discovery import ServerInfo
 
 
@@ -64,7 +65,6 @@ def run(arguments: argparse.Namespace) -> int:
         None,
     )
     progress = _progress(arguments)
-    stop = _Stop()
     from server import serving
     from server.opener import WorkspaceRefused, check_workspace
 
@@ -78,27 +78,13 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandFailed(str(error)) from error
     with bound:
         settings, reason = asyncio.run(_with_model(settings, progress))
-        serving.run(_serve(arguments, settings, reason, workspaces, bound, stop))
-    return stop.code
-
-
-class _Stop:
-    """SIGTERM and SIGINT before and after uvicorn has them; it raises each again once it has stopped."""
-
-    def __init__(self) -> None:
-        self.code = 0
-        self.serving = False
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on)
-
-    def _on(self, number: int, frame: object) -> None:
-        self.code = 130 if number == signal.SIGINT else 0
-        if not self.serving:
-            raise SystemExit(self.code)
+        serving.run(_serve(arguments, settings, reason, workspaces, bound))
+    return 0
 
 
 async def _with_model(settings: Settings, progress: Callable[[str], None]) -> tuple[Settings, str]:
     """The settings with a model in them, and why it is that one. May install the embedded model."""
+    from agent.models.catalog import open_model
     from agent.models.client import ModelError
 
     try:
@@ -119,7 +105,6 @@ async def _serve(
     reason: str,
     workspaces: list[Path],
     bound: socket.socket,
-    stop: _Stop,
 ) -> int:
     from server import serving
     from server.app import create_app
@@ -133,18 +118,19 @@ async def _serve(
     try:
         token = secrets.token_urlsafe(32)
         app = create_app(settings, store, token, workspaces)
-        started: list[asyncio.Future[None]] = []
+        warning: asyncio.Task[None] | None = None
 
         def ready(info: "ServerInfo") -> None:
+            nonlocal warning
             _announce(arguments, settings, reason, workspaces, info, app.state.codes.mint(token))
-            started.append(asyncio.ensure_future(_warn_unconfined(settings)))
+            warning = asyncio.get_running_loop().create_task(_warn_unconfined())
 
-        stop.serving = True
+        server, served = serving.start(app, bound, token, ready, public=not arguments.private)
         if arguments.private:
-            asyncio.get_running_loop().add_reader(sys.stdin.fileno(), _end_with_parent)
-        await serving.serve(app, bound, token, ready, public=not arguments.private)
-        for task in started:
-            task.cancel()
+            _end_with_parent(server)
+        await served
+        if warning is not None:
+            warning.cancel()
     except TokenError as error:
         raise CommandFailed(str(error)) from error
     finally:
@@ -152,11 +138,16 @@ async def _serve(
     return 0
 
 
-def _end_with_parent() -> None:
+def _end_with_parent(server: "uvicorn.Server") -> None:
     """Standard input of a private server ends when its client does, however that ends."""
-    if not os.read(sys.stdin.fileno(), 4096):
-        asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
-        os.kill(os.getpid(), signal.SIGTERM)
+    loop, parent = asyncio.get_running_loop(), sys.stdin.fileno()
+
+    def on_input() -> None:
+        if not os.read(parent, 4096):
+            loop.remove_reader(parent)
+            server.should_exit = True
+
+    loop.add_reader(parent, on_input)
 
 
 def _announce(
@@ -187,7 +178,7 @@ def _announce(
         threading.Thread(target=webbrowser.open, args=(page,), name="open-browser", daemon=True).start()
 
 
-async def _warn_unconfined(settings: Settings) -> None:
+async def _warn_unconfined() -> None:
     from tools.sandbox import probed
 
     report = await probed()

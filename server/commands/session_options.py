@@ -66,9 +66,13 @@ def apply(arguments: argparse.Namespace, conversation: Conversation) -> None:
 def emit_item(item: Item) -> None:
     """One item as a JSON line: what the server sent, under the `type` of the item."""
     if item.kind == "event":
-        emit({**item.params, "type": "event", "event": item.params.get("type")})
+        emit({"type": "event", "event": item.params.get("type"), **_without_type(item)})
     else:
         emit({"type": item.kind, **item.params})
+
+
+def _without_type(item: Item) -> dict[str, Any]:
+    return {key: value for key, value in item.params.items() if key != "type"}
 
 
 def result_of(ended: Ended, conversation: Conversation, facts: Facts, workspace: Path) -> dict[str, Any]:

