@@ -42,7 +42,6 @@ class Postgres:
             pool_size=size,
             max_overflow=0,
             pool_timeout=600,
-            pool_reset_on_return=None,
             connect_args=arguments,
             isolation_level="READ COMMITTED" if size == 1 else "REPEATABLE READ",
         )

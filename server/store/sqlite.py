@@ -43,11 +43,10 @@ class Sqlite:
         self._make_file()
         options: dict[str, Any] = {
             "connect_args": {"isolation_level": None, "timeout": BUSY_TIMEOUT_MS / 1000},
-            "pool_reset_on_return": None,
             "pool_timeout": 600,
             "max_overflow": 0,
         }
-        self.writer = create_engine(url, pool_size=1, **options)
+        self.writer = create_engine(url, pool_size=1, pool_reset_on_return=None, **options)
         self.reader = create_engine(url, pool_size=READERS, **options)
         self._full_sync = False
         event.listen(self.writer, "connect", self._set_up_writer)
@@ -56,9 +55,13 @@ class Sqlite:
         event.listen(self.reader, "begin", _begin)
 
     def before(self, connection: Connection, barrier: bool) -> None:
+        raw: Any = connection.connection
+        if raw.driver_connection.in_transaction:
+            # A commit that failed, on a full disk say, leaves its transaction open.
+            raw.rollback()
         # The level cannot change inside a transaction, so it goes past SQLAlchemy, which would begin one.
         if barrier is not self._full_sync:
-            _run(connection.connection, f"PRAGMA synchronous={'FULL' if barrier else 'NORMAL'}")
+            _run(raw, f"PRAGMA synchronous={'FULL' if barrier else 'NORMAL'}")
             self._full_sync = barrier
 
     def begun(self, connection: Connection, barrier: bool) -> None:
@@ -109,7 +112,7 @@ class Sqlite:
                     "data: put the database on a local disk (--db sqlite:////PATH or ETUDE_DATA), or use "
                     "PostgreSQL"
                 )
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
         except OSError as error:
             raise NotWritable(
                 f"cannot open {self.path} ({error.strerror}): give a file that this user may write"

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, Self
 
 from ulid import ULID
@@ -106,13 +107,14 @@ class Store:
             UnknownSession: there is none.
             SessionBusy: a live process holds it (this one included).
         """
-        term = await self._database.write(
-            lambda connection: leases.acquire(self._backend, connection, session_id, self._me), barrier=True
-        )
-        self._held[session_id] = term
-        if self._renewing is None:
-            self._renewing = asyncio.create_task(self._renew(), name="leases")
-        return SessionLog(self, session_id, term)
+        taking = asyncio.create_task(self._take(session_id))
+        try:
+            return await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            # Nobody will hold what is being taken: without this it would be renewed for ever.
+            with suppress(StoreError):
+                await (await taking).release()
+            raise
 
     async def session(self, session_id: str) -> SessionRow:
         """Raises `UnknownSession`."""
@@ -257,6 +259,15 @@ class Store:
         if self._held.get(session_id) == term:
             del self._held[session_id]
         await self._database.write(lambda connection: leases.release(connection, session_id, term))
+
+    async def _take(self, session_id: str) -> SessionLog:
+        term = await self._database.write(
+            lambda connection: leases.acquire(self._backend, connection, session_id, self._me), barrier=True
+        )
+        self._held[session_id] = term
+        if self._renewing is None:
+            self._renewing = asyncio.create_task(self._renew(), name="leases")
+        return SessionLog(self, session_id, term)
 
     async def _renew(self) -> None:
         while True:

@@ -140,7 +140,7 @@ async def _kill_once(
     reading = asyncio.create_task(read())
     pid = await killing
     while not committing[0] and not acknowledged:
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
     await asyncio.sleep(rng.random() * 0.08)
     if moment % 2:
         while not committing[0]:

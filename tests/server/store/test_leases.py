@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -159,6 +160,20 @@ async def test_leases_are_renewed_while_they_are_held(url: str, monkeypatch: pyt
         for _ in range(8):
             await asyncio.sleep(0.1)
             assert (await store.session(id)).owner is not None
+
+
+async def test_a_lease_that_nobody_waits_for_is_given_back(store: Store) -> None:
+    id = await store.create_session(created())
+    for delay in range(30):
+        taking = asyncio.create_task(store.lease(id))
+        await asyncio.sleep(delay / 10_000)
+        if taking.cancel():
+            with suppress(asyncio.CancelledError):
+                await taking
+        else:
+            await (await taking).release()
+        assert (await store.session(id)).owner is None
+    await store.lease(id)
 
 
 async def test_many_stores_at_once_give_one_holder(url: str) -> None:

@@ -1,6 +1,7 @@
 """The schema: made by the migrations, equal to the tables, checked cheaply, never downgraded."""
 
 import asyncio
+import json
 import os
 import shutil
 import sys
@@ -79,9 +80,11 @@ async def test_an_up_to_date_database_opens_without_alembic(url: str) -> None:
         await store.create_session(created())
     code, out, error = await opened(url)
     assert code == 0, error
-    for module in ("alembic", "mako", "sqlalchemy.orm", "psutil", "openai"):
-        assert f'"{module}"' not in out
-    assert '"sessions": 1' in out
+    report = json.loads(out)
+    assert not {"alembic", "mako", "sqlalchemy.orm", "psutil", "openai"} & set(report["modules"])
+    assert report["sessions"] == 1
+    # Twice the budget that `benchmarks/store.py` measures on a quiet machine.
+    assert report["cpu_s"] < 0.7
 
 
 async def test_many_processes_may_start_on_an_empty_database(url: str) -> None:

@@ -4,11 +4,12 @@ import asyncio
 import random
 
 import pytest
+from sqlalchemy import Connection, event
 
 from agent.events import Draft, Event
 from server.store import Backlog, LogError, MissingBlob, Store
 from server.store import recorder as recorder_module
-from tests.support.log_events import created, ended, result, tables, words
+from tests.support.log_events import created, ended, prompt, result, tables, words
 from tools.workspace import content_hash
 
 
@@ -28,18 +29,33 @@ async def test_the_order_of_submissions_is_the_order_of_the_log(store: Store) ->
         if rng.random() < 0.01:
             await asyncio.sleep(rng.random() / 100)
     stored = await asyncio.gather(*futures)
-    assert done == [(event.session_id, event.seq) for event in stored]
+    assert done == [(item.session_id, item.seq) for item in stored]
     for log in logs:
         events = await store.all_events(log.session_id)
-        assert [event.seq for event in events] == list(range(1, len(events) + 1))
-        assert [str(event.data) for event in events[1:]] == sent[log.session_id]
+        assert [item.seq for item in events] == list(range(1, len(events) + 1))
+        assert [str(item.data) for item in events[1:]] == sent[log.session_id]
 
 
 async def test_an_event_is_there_once_its_future_is_done(store: Store) -> None:
     id = await store.create_session(created())
     log = await store.lease(id)
-    event = await log.submit(words("now"))
-    assert (await store.all_events(id))[-1] == event
+    stored = await log.submit(words("now"))
+    assert (await store.all_events(id))[-1] == stored
+
+
+async def test_only_what_must_survive_a_loss_of_power_waits_for_the_disk(store: Store, url: str) -> None:
+    log = await store.lease(await store.create_session(created()))
+    levels: list[str] = []
+    question = "PRAGMA synchronous" if url.startswith("sqlite") else "SHOW synchronous_commit"
+
+    def look(connection: Connection) -> None:
+        levels.append(str(connection.exec_driver_sql(question).scalar_one()))
+
+    event.listen(store._database.backend.writer, "commit", look)
+    for item in (words(), prompt("go"), words(), ended(), words()):
+        await log.submit(item)
+    relaxed, full = ("1", "2") if url.startswith("sqlite") else ("off", "on")
+    assert levels == [relaxed, full, relaxed, full, relaxed]
 
 
 async def test_closing_stores_what_was_submitted(url: str) -> None:
@@ -80,7 +96,7 @@ async def test_a_broken_draft_fails_with_what_followed_it(store: Store) -> None:
             await future
     assert (await fine).seq == 2
     assert (await log.submit(words("later"))).seq == 3
-    texts = [event.data.get("text") for event in await store.events(id, after=1)]
+    texts = [item.data.get("text") for item in await store.events(id, after=1)]
     assert texts == ["before", "later"]
 
 
@@ -106,7 +122,7 @@ async def test_numbers_that_a_column_cannot_hold_harm_nobody_else(store: Store) 
     good = [bystander.submit(words(str(index))) for index in range(3)]
     with pytest.raises(LogError, match="could not be stored"):
         await bad
-    assert [event.seq for event in await asyncio.gather(*good)] == [2, 3, 4]
+    assert [item.seq for item in await asyncio.gather(*good)] == [2, 3, 4]
     assert (await log.submit(words())).seq == 2
 
 
@@ -131,7 +147,7 @@ async def test_a_cancelled_wait_takes_nothing_back(store: Store) -> None:
     future = log.submit(words("kept"))
     future.cancel()
     await log.submit(words("next"))
-    assert [event.data["text"] for event in await store.events(id, after=1)] == ["kept", "next"]
+    assert [item.data["text"] for item in await store.events(id, after=1)] == ["kept", "next"]
 
 
 async def test_equal_content_is_stored_once(store: Store, url: str) -> None:
