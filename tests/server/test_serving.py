@@ -41,6 +41,7 @@ def test_nothing_heavy_is_imported_to_serve(tmp_path: Path) -> None:
         "serving.run(main())\n"
     )
     root = Path(serving.__file__).parents[1]
+    done = None
     for _ in range(2):  # the first makes the database, which needs its migrations
         done = subprocess.run(
             [sys.executable, "-c", program, str(tmp_path)],
@@ -51,6 +52,7 @@ def test_nothing_heavy_is_imported_to_serve(tmp_path: Path) -> None:
             timeout=60,
         )
         assert done.returncode == 0, done.stderr
+    assert done is not None
     told = json.loads(done.stdout)
     assert sorted(name for name in LATER if name in told["modules"]) == []
 
