@@ -54,6 +54,7 @@ class Sandbox:
         self._launched = launched
         self._loop = asyncio.get_running_loop()
         self.dead: asyncio.Future[None] = self._loop.create_future()
+        self._closed = False
         self._numbers = itertools.count(1)
         self._one_offs = asyncio.Semaphore(_ONE_OFFS)
         self._supervisor: int | None = None
@@ -110,7 +111,10 @@ class Sandbox:
                 self._launched.process.terminate()
 
     async def close(self) -> None:
-        """End it and give everything back."""
+        """End it and give everything back. Closing twice does nothing more."""
+        if self._closed:
+            return
+        self._closed = True
         self.kill()
         if self.alive:
             await asyncio.wait((self.dead,), timeout=5)

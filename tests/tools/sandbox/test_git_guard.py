@@ -1,0 +1,181 @@
+"""What a command may not change in a repository, because git on the host would execute it."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.tools.sandbox.conftest import Starter
+from tools.sandbox import Sandbox, SandboxDied
+from tools.sandbox.git_guard import guard
+from tools.sandbox.policy import SandboxPolicy
+from tools.shell import ShellSession
+from tools.workspace import Workspace
+
+IDENTITY = ["-c", "user.name=T", "-c", "user.email=t@localhost", "-c", "commit.gpgsign=false"]
+
+
+def git(root: Path, *arguments: str) -> str:
+    ran = subprocess.run(
+        ["git", "-C", str(root), *IDENTITY, *arguments], capture_output=True, text=True, check=True
+    )
+    return ran.stdout
+
+
+@pytest.fixture
+def repository(root: Path, home: Path) -> Path:
+    git(root, "init", "-q", "-b", "main")
+    (root / "file").write_text("one\n")
+    git(root, "add", "file")
+    git(root, "commit", "-qm", "first")
+    return root
+
+
+async def fails(sandbox: Sandbox, script: str) -> bool:
+    return (await sandbox.run(["bash", "-c", script])).exit_code != 0
+
+
+async def test_git_itself_works(repository: Path, started: Starter) -> None:
+    sandbox = await started()
+    script = """set -e; echo two > file; git add file; git commit -qm second; git checkout -q -b other
+    git stash list; git gc -q; git status --short; git branch -D main -q; git tag t; git fsck --no-progress
+    git log --format=%s"""
+    ran = await sandbox.run(["bash", "-c", script])
+    assert (ran.exit_code, ran.stdout) == (0, b"second\nfirst\n"), ran.stderr
+    assert git(repository, "log", "--format=%s%an") == "secondEtude\nfirstT\n"
+    assert git(repository, "status", "--short") == ""
+
+
+@pytest.mark.case("agent-24")
+@pytest.mark.parametrize(
+    "script",
+    [
+        "echo x > .git/hooks/pre-commit",
+        "mv .git/hooks .git/h && mkdir .git/hooks",
+        "mv .git .moved",
+        "echo '[core] fsmonitor = evil' >> .git/config",
+        "cp .git/config c && mv c .git/config",
+        "rm .git/config",
+        "git config core.fsmonitor evil",
+        "echo ../evil > .git/commondir",
+        "rm .git/commondir",
+        "rm -rf .git",
+        "ln -sf /tmp/evil .git/config",
+    ],
+)
+async def test_what_names_programs_cannot_be_written(repository: Path, started: Starter, script: str) -> None:
+    before = (repository / ".git" / "config").read_bytes()
+    hooks = sorted(os.listdir(repository / ".git" / "hooks"))
+    assert await fails(await started(), script)
+    assert (repository / ".git" / "config").read_bytes() == before
+    assert sorted(os.listdir(repository / ".git" / "hooks")) == hooks
+    assert (repository / ".git" / "commondir").read_bytes() == b".\n"
+
+
+@pytest.mark.case("agent-24")
+async def test_nested_repositories_and_submodules_are_guarded(
+    repository: Path, started: Starter, tmp_path: Path
+) -> None:
+    git(repository, "init", "-q", "vendor/sub")
+    other = tmp_path / "other"
+    git(tmp_path, "init", "-q", str(other))
+    (other / "f").touch()
+    git(other, "add", "f")
+    git(other, "commit", "-qm", "x")
+    git(repository, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(other), "mod")
+    sandbox = await started()
+    for script in (
+        "echo x > vendor/sub/.git/hooks/pre-commit",
+        "echo x >> vendor/sub/.git/config",
+        "mv vendor/sub/.git vendor/sub/x",
+        "echo x > .git/modules/mod/hooks/pre-commit",
+        "echo x >> .git/modules/mod/config",
+        "echo 'gitdir: ../evil' > mod/.git",
+        "rm mod/.git",
+    ):
+        assert await fails(sandbox, script), script
+    assert not await fails(sandbox, "cd vendor/sub && touch g && git add g && git commit -qm nested")
+    assert not await fails(sandbox, "cd mod && touch g && git add g && git commit -qm sub")
+
+
+@pytest.mark.case("agent-24")
+async def test_hooks_that_are_a_link_leave_the_repository_read_only(
+    repository: Path, started: Starter
+) -> None:
+    hooks = repository / ".git" / "hooks"
+    for path in hooks.iterdir():
+        path.unlink()
+    hooks.rmdir()
+    (repository / "shared").mkdir()
+    hooks.symlink_to("../shared")
+    sandbox = await started()
+    for script in (
+        "echo x > .git/hooks/pre-commit",
+        "echo x > shared/pre-commit",
+        "rm .git/hooks",
+        "echo x > .git/x",
+    ):
+        assert await fails(sandbox, script), script
+    assert not await fails(sandbox, "git status && echo x > file")
+    assert any("read-only in the sandbox" in notice for notice in sandbox.notices)
+
+
+async def test_the_guards_own_file_goes_with_the_last_session(repository: Path, started: Starter) -> None:
+    first, second = await started(), await started()
+    common = repository / ".git" / "commondir"
+    assert common.read_bytes() == b".\n"
+    assert git(repository, "status", "--short") == ""
+    assert common.stat().st_uid == repository.stat().st_uid
+    await first.close()
+    assert common.exists()
+    assert await fails(second, "echo ../evil > .git/commondir")
+    await second.close()
+    assert not common.exists()
+
+
+async def test_a_rename_on_the_host_does_not_open_the_file(repository: Path) -> None:
+    workspace = Workspace(repository, SandboxPolicy(tier="bubblewrap"))
+    try:
+        session = await ShellSession.start(workspace)
+        await session.run("KEPT=state")
+        git(repository, "config", "etude.harmless", "1")
+        outcome = await session.run("echo evil >> .git/config; echo $KEPT")
+        assert "Read-only" in outcome.text
+        assert outcome.text.endswith("state\n"), "no restart was needed"
+        assert outcome.notices == []
+        git(repository, "config", "core.fsmonitor", "/bin/evil")
+        outcome = await session.run("echo evil >> .git/config; git status --short")
+        assert "Read-only" in outcome.text
+        assert "fsmonitor = /bin/evil" in outcome.notices[0]
+    finally:
+        await workspace.close()
+    assert "evil\n" not in (repository / ".git" / "config").read_text().replace("/bin/evil", "")
+
+
+async def test_a_replaced_repository_ends_the_sandbox(repository: Path, started: Starter) -> None:
+    sandbox = await started()
+    (repository / ".git").rename(repository / ".old")
+    git(repository, "init", "-q")
+    with pytest.raises(SandboxDied, match="was replaced"):
+        await sandbox.restore_mounts()
+
+
+async def test_a_pointer_that_leads_elsewhere_is_not_followed(
+    root: Path, started: Starter, tmp_path: Path
+) -> None:
+    git(tmp_path, "init", "-q", str(tmp_path / "main"))
+    (root / ".git").write_text(f"gitdir: {tmp_path}/main/.git\n")
+    sandbox = await started()
+    assert await fails(sandbox, f"ls {tmp_path}/main")
+    assert await fails(sandbox, "echo x > .git")
+
+
+def test_a_large_tree_is_looked_through_in_bounded_time(tmp_path: Path) -> None:
+    deep = tmp_path / "/".join("abcdefghij")
+    deep.mkdir(parents=True)
+    (deep / ".git").mkdir()
+    (tmp_path / "node_modules" / "x" / ".git").mkdir(parents=True)
+    found = guard(tmp_path)
+    assert found.mounts == []
+    found.release()

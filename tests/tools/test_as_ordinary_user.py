@@ -1,0 +1,67 @@
+"""The sandbox and the shell again, as a user who is not root: another mode of the same code.
+
+Only where pytest itself is root. The interpreter, the packages and the sources may lie where no other user
+can go, so they are mounted elsewhere in a mount namespace of the run's own.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+UID = 61234
+REPOSITORY = Path(__file__).parents[2]
+
+SCRIPT = r"""
+set -e
+mount --make-rprivate /
+for pair in "$@"; do mount --bind "${pair%%=*}" "${pair#*=}"; done
+exec setpriv --reuid UID --regid UID --clear-groups --inh-caps=-all \
+  env -i HOME="$STAGE/home" PATH="$STAGE/python/bin:/usr/local/bin:/usr/bin:/bin" LANG=C.UTF-8 TMPDIR="$STAGE/tmp" \
+  LD_LIBRARY_PATH="$STAGE/python/lib" PYTHONPATH="$STAGE/packages" PYTHONDONTWRITEBYTECODE=1 \
+  "$STAGE/python/bin/PYTHON" -P -m pytest -q -p no:cacheprovider --rootdir "$STAGE/repository" \
+  -c "$STAGE/repository/pyproject.toml" --confcutdir "$STAGE/repository" TESTS
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="pytest itself runs as an ordinary user already")
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("tests", ["tests/tools/sandbox", "tests/tools/test_shell.py"])
+def test_everything_holds_for_an_ordinary_user(tests: str) -> None:
+    for needed in ("unshare", "setpriv"):
+        if shutil.which(needed) is None:
+            pytest.skip(f"{needed} (util-linux) is not installed")
+    if subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode != 0:
+        pytest.skip("this machine's root may not make a mount namespace")
+    stage = Path(tempfile.mkdtemp(prefix="etude-user-", dir="/tmp"))
+    try:
+        stage.chmod(0o755)
+        interpreter = Path(os.path.realpath(sys.executable))
+        mounts = {
+            interpreter.parent.parent: stage / "python",
+            Path(pytest.__file__).parent.parent: stage / "packages",
+            REPOSITORY: stage / "repository",
+        }
+        for place in mounts.values():
+            place.mkdir()
+        for name in ("home", "tmp"):
+            (stage / name).mkdir()
+            os.chown(stage / name, UID, UID)
+        script = SCRIPT.replace("UID", str(UID)).replace('PYTHON"', f'{interpreter.name}"')
+        script = script.replace("TESTS", f"$STAGE/repository/{tests}")
+        pairs = [f"{source}={target}" for source, target in mounts.items()]
+        ran = subprocess.run(
+            ["unshare", "-m", "bash", "-c", script, "bash", *pairs],
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "STAGE": str(stage)},
+            cwd="/",
+            capture_output=True,
+            text=True,
+        )
+        assert ran.returncode == 0, (ran.stdout + ran.stderr)[-6000:]
+        assert " passed" in ran.stdout
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
