@@ -91,10 +91,15 @@ async def _with_model(settings: Settings, progress: Callable[[str], None]) -> tu
         name, reason = await choose(settings)
     except ModelError as error:
         raise Usage(error.message) from error
-    if (name in settings.models and settings.models[name].provider == "local") or name.partition(":")[
-        0
-    ] == "local":
+    configured = settings.models.get(name)
+    kind = configured.provider if configured else name.partition(":")[0]
+    if kind == "local":
         await asyncio.to_thread(embedded.ensure, progress)
+    elif kind != "recorded":
+        try:
+            await open_model(name, models=settings.models, cache_dir=places.cache_dir()).close()
+        except ModelError as error:
+            raise Usage(error.message) from error
     agent = settings.agent.model_copy(update={"model": name})
     return settings.model_copy(update={"agent": agent}), reason
 
