@@ -83,7 +83,12 @@ async def test_releasing_waits_and_then_takes_no_more(store: Store) -> None:
         log.submit(words())
 
 
-async def test_a_broken_draft_fails_with_what_followed_it(store: Store) -> None:
+@pytest.mark.parametrize("batch", [1, 1_000])
+async def test_a_broken_draft_fails_with_what_followed_it(
+    store: Store, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether what followed was part of the same commit or still waiting."""
+    monkeypatch.setattr(recorder_module, "BATCH_EVENTS", batch)
     id, other = [await store.create_session(created()) for _ in range(2)]
     log, bystander = await store.lease(id), await store.lease(other)
     broken = result(b"content")
