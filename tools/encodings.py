@@ -103,24 +103,24 @@ _KANA: Final = re.compile("[\u3040-\u30ff]")
 _HANGUL_LEADS: Final = range(0xB0, 0xC9)
 
 
-def sniff(data: bytes) -> Encoding:
-    """The encoding of a whole file.
+def sniff(data: bytes) -> tuple[Encoding, str]:
+    """The encoding of a whole file, and its text in it.
 
     Raises:
         Binary: it is no text.
     """
     for encoding in _MARKED:
         if data.startswith(encoding.bom) and _round_trips(encoding, data):
-            return encoding
+            return encoding, encoding.decode(data)
     sample = data[:SAMPLE]
     kind = binary_kind(sample)
     if kind is not None:
         raise Binary(kind)
     try:
-        data.decode("utf-8")
+        return UTF8, data.decode("utf-8")
     except UnicodeDecodeError:
-        return _legacy(data)
-    return UTF8
+        encoding = _legacy(data)
+        return encoding, encoding.decode(data)
 
 
 def binary_kind(sample: bytes) -> str | None:

@@ -30,8 +30,8 @@ class Text:
         Raises:
             tools.encodings.Binary: it is no text.
         """
-        encoding = sniff(data)
-        return cls(encoding.decode(data), encoding)
+        encoding, body = sniff(data)
+        return cls(body, encoding)
 
     def encode(self, body: str) -> bytes:
         """Bytes of an edited body. Characters beyond the file's own must have passed `encoding.check`."""
