@@ -29,7 +29,7 @@ def test_the_arrows_between_rooms() -> None:
 
 
 def test_nothing_heavy_is_imported_before_it_is_needed(tmp_path: Path) -> None:
-    """Three starts: one migrates the database, one is only asked whether it is ready, one answers a prompt."""
+    """Three starts: one migrates the database, one is asked whether it is ready, one answers."""
     workspace, listed = tmp_path / "workspace", tmp_path / "modules.json"
     workspace.mkdir()
 

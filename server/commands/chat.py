@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -29,6 +30,9 @@ HELP = """\
 /quit                      leave (Ctrl-D does too)
 A line that ends with \\ goes on in the next. Ctrl-C stops the turn; twice at the prompt, it leaves."""
 
+_SESSION = re.compile(r"0[0-9A-HJKMNP-TV-Z]{0,25}", re.IGNORECASE)
+"""The id of a session, or how one begins: ids are ULIDs, which begin with 0 for a long time to come."""
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("message", nargs="?", help="say this and leave after the answer")
@@ -44,6 +48,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.resume and arguments.message is None and not _SESSION.fullmatch(arguments.resume):
+        arguments.resume, arguments.message = "", arguments.resume  # `--resume "and now?"`
     text = session_options.text_of(arguments.message)
     workspace = session_options.workspace_of(arguments)
     with a_server(workspace, session_options.server_flags(arguments)) as host:

@@ -34,10 +34,12 @@ def source(db: str | None) -> SessionSource:
 
 
 def find(source: SessionSource, wanted: str) -> str:
-    """The full id of the session that `wanted` names or begins."""
+    """The full id of the session that `wanted` names or begins; `last` is the latest one."""
     if len(wanted) == 26:
         return wanted.upper()
-    rows = source.sessions(workspace=None, query=None, limit=1000)
+    rows = source.sessions(workspace=None, query=None, limit=1 if wanted == "last" else 1000)
+    if wanted == "last" and rows:
+        return str(rows[0]["id"])
     found = [str(row["id"]) for row in rows if str(row["id"]).startswith(wanted.upper())]
     if not found:
         raise CommandFailed(f"no session begins with {wanted!r}; `etude sessions list` shows those there are")

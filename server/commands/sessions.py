@@ -21,10 +21,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--limit", type=int, default=50, metavar="N", help="at most so many (default: 50)")
     listing.set_defaults(act=_list)
     show = actions.add_parser("show", help="print a session; with --json, its events")
-    show.add_argument("id", help="the session, or how its id begins")
+    show.add_argument("id", help="the session, how its id begins, or `last`")
     show.set_defaults(act=_show)
     delete = actions.add_parser("delete", help="delete sessions for good")
-    delete.add_argument("id", nargs="+", help="the session, or how its id begins")
+    delete.add_argument("id", nargs="+", help="the session, how its id begins, or `last`")
     delete.set_defaults(act=_delete)
     for action in (listing, show, delete):
         action.add_argument("--json", action="store_true", help="one JSON object a line")
