@@ -261,7 +261,7 @@ async def _execute(here: Step, prepared: Prepared) -> ToolResult:
     try:
         return await tool.run(prepared.arguments, session.workspace, output.push)
     except ToolError as error:
-        return ToolResult(error.message, data=dict(error.data), error=error.error_class)
+        return _failed(error)
     except Exception as error:  # noqa: BLE001 - a defect of a tool must not end the session
         defect = _defect(prepared, error)
         return ToolResult(defect.message, error="unknown")
@@ -270,8 +270,14 @@ async def _execute(here: Step, prepared: Prepared) -> ToolResult:
 
 
 async def _fail(here: Step, prepared: Prepared, error: ToolError, started: int) -> None:
-    result = ToolResult(error.message, data=dict(error.data), error=error.error_class)
-    await _finish(here, prepared, result, started, None)
+    await _finish(here, prepared, _failed(error), started, None)
+
+
+def _failed(error: ToolError) -> ToolResult:
+    """A refusal that shows the model a file (a stale edit) counts as having seen it."""
+    data = dict(error.data)
+    seen = data.pop("seen", {})
+    return ToolResult(error.message, seen=seen, data=data, error=error.error_class)
 
 
 async def _finish(
