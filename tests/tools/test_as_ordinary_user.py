@@ -5,6 +5,7 @@ can go, so they are mounted elsewhere in a mount namespace of the run's own.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,8 +22,9 @@ set -e
 mount --make-rprivate /
 for pair in "$@"; do mount --bind "${pair%%=*}" "${pair#*=}"; done
 exec setpriv --reuid UID --regid UID --clear-groups --inh-caps=-all \
-  env -i HOME="$STAGE/home" PATH="$STAGE/python/bin:/usr/local/bin:/usr/bin:/bin" LANG=C.UTF-8 TMPDIR="$STAGE/tmp" \
-  LD_LIBRARY_PATH="$STAGE/python/lib" PYTHONPATH="$STAGE/packages" PYTHONDONTWRITEBYTECODE=1 \
+  env -i HOME="$STAGE/home" PATH="$STAGE/python/bin:/usr/local/bin:/usr/bin:/bin" LANG=C.UTF-8 \
+  TMPDIR="$STAGE/tmp" LD_LIBRARY_PATH="$STAGE/python/lib" PYTHONPATH="$STAGE/packages" \
+  PYTHONDONTWRITEBYTECODE=1 \
   "$STAGE/python/bin/PYTHON" -P -m pytest -q -p no:cacheprovider --rootdir "$STAGE/repository" \
   -c "$STAGE/repository/pyproject.toml" --confcutdir "$STAGE/repository" TESTS
 """
@@ -30,7 +32,16 @@ exec setpriv --reuid UID --regid UID --clear-groups --inh-caps=-all \
 
 @pytest.mark.skipif(os.getuid() != 0, reason="pytest itself runs as an ordinary user already")
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("tests", ["tests/tools/sandbox", "tests/tools/test_shell.py"])
+@pytest.mark.parametrize(
+    "tests",
+    [
+        "tests/tools/sandbox",
+        "tests/tools/test_shell.py",
+        "tests/tools/test_files.py",
+        "tests/tools/test_edit.py",
+        "tests/tools/test_read.py",
+    ],
+)
 def test_everything_holds_for_an_ordinary_user(tests: str) -> None:
     for needed in ("unshare", "setpriv"):
         if shutil.which(needed) is None:
@@ -38,19 +49,18 @@ def test_everything_holds_for_an_ordinary_user(tests: str) -> None:
     if subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode != 0:
         pytest.skip("this machine's root may not make a mount namespace")
     stage = Path(tempfile.mkdtemp(prefix="etude-user-", dir="/tmp"))
+    stage.chmod(0o755)
+    interpreter = Path(os.path.realpath(sys.executable))
+    mounts = {
+        interpreter.parent.parent: stage / "python",
+        Path(pytest.__file__).parent.parent: stage / "packages",
+        REPOSITORY: stage / "repository",
+    }
+    for place in (*mounts.values(), stage / "home", stage / "tmp"):
+        place.mkdir()
+    for name in ("home", "tmp"):
+        os.chown(stage / name, UID, UID)
     try:
-        stage.chmod(0o755)
-        interpreter = Path(os.path.realpath(sys.executable))
-        mounts = {
-            interpreter.parent.parent: stage / "python",
-            Path(pytest.__file__).parent.parent: stage / "packages",
-            REPOSITORY: stage / "repository",
-        }
-        for place in mounts.values():
-            place.mkdir()
-        for name in ("home", "tmp"):
-            (stage / name).mkdir()
-            os.chown(stage / name, UID, UID)
         script = SCRIPT.replace("UID", str(UID)).replace('PYTHON"', f'{interpreter.name}"')
         script = script.replace("TESTS", f"$STAGE/repository/{tests}")
         pairs = [f"{source}={target}" for source, target in mounts.items()]
@@ -61,7 +71,12 @@ def test_everything_holds_for_an_ordinary_user(tests: str) -> None:
             capture_output=True,
             text=True,
         )
+        sys.stdout.write(ran.stdout[-600:])
         assert ran.returncode == 0, (ran.stdout + ran.stderr)[-6000:]
-        assert " passed" in ran.stdout
+        assert re.search(r"\b[1-9]\d passed", ran.stdout), ran.stdout[-2000:]
     finally:
-        shutil.rmtree(stage, ignore_errors=True)
+        for name in ("home", "tmp"):
+            shutil.rmtree(stage / name, ignore_errors=True)
+        for name in ("python", "packages", "repository"):
+            (stage / name).rmdir()  # never what is mounted there
+        stage.rmdir()

@@ -103,6 +103,8 @@ class GitGuard:
         odd = [path.name for path in (git, hooks, config) if path.is_symlink()]
         if not config.is_file():
             odd.append("config (missing)")
+        if not os.access(git, os.W_OK):
+            odd.append("not writable for this account")
         common = git / "commondir"
         if _exists(common) and (common.is_symlink() or _content(common) not in (b".", b".\n")):
             odd.append("commondir")
@@ -118,7 +120,7 @@ class GitGuard:
         owner = _owner(git)
         if not hooks.is_dir():
             hooks.mkdir(exist_ok=True)
-            os.chown(hooks, *owner)
+            _give(hooks, owner)
         self._hold_common(common, owner)
         self._bind(git, writable=True)
         for path in (hooks, config, common, *self._worktree_parts(git, owner)):
@@ -128,7 +130,7 @@ class GitGuard:
         extra = git / "config.worktree"
         if not _exists(extra) and b"worktreeconfig" in (_content(git / "config") or b"").lower():
             extra.touch(mode=0o644)
-            os.chown(extra, *owner)
+            _give(extra, owner)
         return [path for path in (extra, git / "worktrees") if _exists(path) and not path.is_symlink()]
 
     def _hold_common(self, path: Path, owner: Owner) -> None:
@@ -138,7 +140,7 @@ class GitGuard:
         descriptor = os.open(path, flags, 0o644)
         if created:
             os.write(descriptor, b".\n")
-            os.fchown(descriptor, *owner)
+            _give(path, owner)
         fcntl.flock(descriptor, fcntl.LOCK_SH)
         self._made[path] = descriptor
 
@@ -220,6 +222,12 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
+
+
+def _give(path: Path, owner: Owner) -> None:
+    """What a root server makes in a repository belongs to whom the repository does."""
+    if os.getuid() == 0:
+        os.chown(path, *owner, follow_symlinks=False)
 
 
 def _owner(path: Path) -> Owner:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from tools.errors import EnvironmentFault
 from tools.sandbox import bubblewrap, cgroups, mapped, runtime, scripts, unconfined
 from tools.sandbox.git_guard import GitGuard, guard
 from tools.sandbox.policy import SandboxPolicy, SandboxUnavailable, Tier
@@ -125,12 +126,14 @@ async def launch(policy: SandboxPolicy, tier: Tier, root: Path) -> Launched:
         if tier == "bubblewrap":
             held = await asyncio.to_thread(guard, root)
         launched = await _spawn(policy, tier, root, toolchains, run, held, group, descriptors)
-    except BaseException:
+    except BaseException as error:
         descriptors.close()
         held.release()
         await asyncio.to_thread(shutil.rmtree, run, ignore_errors=True)
         if group is not None:
             await asyncio.to_thread(cgroups.remove_soon, group)
+        if isinstance(error, OSError):
+            raise EnvironmentFault(f"The sandbox could not be prepared: {error}.") from error
         raise
     return launched
 

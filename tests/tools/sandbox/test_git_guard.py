@@ -121,6 +121,18 @@ async def test_hooks_that_are_a_link_leave_the_repository_read_only(
     assert any("read-only in the sandbox" in notice for notice in sandbox.notices)
 
 
+@pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
+async def test_a_repository_of_someone_else_stays_read_only(repository: Path, started: Starter) -> None:
+    (repository / ".git").chmod(0o555)
+    try:
+        sandbox = await started()
+        assert not await fails(sandbox, "git log")
+        assert await fails(sandbox, "git commit --allow-empty -m x")
+        assert "not writable" in sandbox.notices[0]
+    finally:
+        (repository / ".git").chmod(0o755)
+
+
 async def test_the_guards_own_file_goes_with_the_last_session(repository: Path, started: Starter) -> None:
     first, second = await started(), await started()
     common = repository / ".git" / "commondir"

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -116,6 +117,29 @@ async def test_a_workspace_around_the_home_is_refused(home: Path, started: Start
     for place in (home, home.parent, Path("/")):
         with pytest.raises(SandboxUnavailable, match="would protect nothing"):
             await started(place)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only a root server maps owners, and only root may mount")
+async def test_a_root_server_refuses_a_file_system_it_cannot_map(tmp_path: Path, started: Starter) -> None:
+    names = ("lower", "upper", "work", "merged")
+    lower, upper, work, merged = (tmp_path / name for name in names)
+    for path in (lower, upper, work, merged):
+        path.mkdir()
+    options = f"lowerdir={lower},upperdir={upper},workdir={work}"
+    mounted = subprocess.run(
+        ["mount", "-t", "overlay", "overlay", "-o", options, str(merged)], capture_output=True
+    )
+    if mounted.returncode != 0:
+        pytest.skip("overlays cannot be mounted here")
+    try:
+        with pytest.raises(SandboxUnavailable, match="never run as root: start the server as the owner"):
+            await started(merged)
+        sandbox = await started(merged, tier="auto")
+        assert not sandbox.confined
+        assert "NOT confined" in sandbox.notices[0]
+        await sandbox.close()
+    finally:
+        subprocess.run(["umount", str(merged)], check=True)
 
 
 async def test_the_probe_says_what_works() -> None:
