@@ -6,7 +6,6 @@ databases).
 
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
@@ -22,6 +21,9 @@ MISSING = (
     "install postgresql-server; macOS: brew install postgresql), or set ETUDE_TEST_POSTGRES to the URL of "
     "a server whose user may create databases"
 )
+
+WATCH = '"$@" </dev/null & read -r _; kill -INT $!; wait $!'
+"""Runs a command until standard input ends: with the tests, however they end."""
 
 
 @contextmanager
@@ -48,12 +50,13 @@ def postgres_server() -> Iterator[str]:
         with (folder / "log").open("wb") as log:
             server = subprocess.Popen(
                 [
-                    *(*run, binaries / "postgres", "-D", data, "-k", folder, "-p", str(port)),
+                    *("sh", "-c", WATCH, "sh", *run, binaries / "postgres", "-D", data, "-k", folder),
+                    *("-p", str(port)),
                     *(word for setting in settings for word in ("-c", setting)),
                 ],
                 stdout=log,
                 stderr=log,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 env=_environment(),
                 start_new_session=True,
             )
@@ -61,7 +64,8 @@ def postgres_server() -> Iterator[str]:
             _wait(server, folder, port)
             yield f"postgresql://etude@127.0.0.1:{port}/postgres"
         finally:
-            server.send_signal(signal.SIGINT)
+            assert server.stdin is not None
+            server.stdin.close()
             server.wait(30)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
