@@ -19,6 +19,8 @@ from tools.text import Text, line_end, line_number, line_start
 
 LISTED = 20
 MAX_EDITS = 200
+MAX_FAILURES = 10
+"""Failed edits that are looked into; the rest can wait for the next try."""
 
 
 class EditError(InvalidArguments):
@@ -135,6 +137,8 @@ def apply_edits(
             located.append(_locate(text, number, hunk, only_exact))
         except InvalidArguments as error:
             failures.append((number, error))
+            if len(failures) == MAX_FAILURES:
+                break
     if failures:
         raise _combined(failures, len(hunks))
     located.sort(key=lambda place: (place.start, place.end))
@@ -313,7 +317,8 @@ def _combined(failures: list[tuple[int, InvalidArguments]], count: int) -> Inval
     kind = type(failures[0][1])
     if count == 1:
         return kind(failures[0][1].message, failures=facts)
-    head = f"{len(failures)} of {count} edits failed; nothing was written."
+    least = "At least " if len(failures) == MAX_FAILURES else ""
+    head = f"{least}{len(failures)} of {count} edits failed; nothing was written."
     return kind("\n".join([head, *(f"Edit {n}: {error.message}" for n, error in failures)]), failures=facts)
 
 

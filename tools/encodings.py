@@ -13,6 +13,8 @@ from tools.errors import InvalidArguments
 
 SAMPLE: Final = 8192
 """Bytes looked at to tell binary from text."""
+GUESSED: Final = 1 << 20
+"""Bytes looked at to guess an encoding; the guess is then proved on all of them."""
 
 
 class Binary(InvalidArguments):
@@ -147,7 +149,8 @@ def _round_trips(encoding: Encoding, data: bytes) -> bool:
 
 def _legacy(data: bytes) -> Encoding:
     """The likeliest encoding of text that is not UTF-8, among those that give the same bytes back."""
-    for encoding in _candidates(data):
+    sample = data[:GUESSED]
+    for encoding in _candidates(sample[: sample.rfind(b"\n") + 1] or sample):
         if _round_trips(encoding, data):
             return encoding
     return Encoding("an unknown 8-bit encoding", "latin-1", ascii_only=True)

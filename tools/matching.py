@@ -29,10 +29,13 @@ MAX_MATCHES: Final = 100
 """Matches counted before we stop: "100 or more" is as ambiguous as it gets."""
 MAX_CANDIDATES: Final = 20_000
 """Places looked at per tier; a tier with more of them finds nothing, lest it miss a second match."""
-MAX_DISTANCES: Final = 400
-"""Edit distances computed per search."""
+MAX_CELLS: Final = 300_000
+"""Cells of edit-distance tables per search: about 0.2 s."""
 MAX_LINES: Final = 2_000
-"""The longest `old`, in lines, that tiers other than exact look for."""
+MAX_CHARACTERS: Final = 200_000
+"""The longest `old` that tiers other than exact look for."""
+MAX_LINE: Final = 2_000
+"""The longest line, in characters, that tier `similar` looks for."""
 
 _BLANKS: Final = " \t"
 _FOLDED: Final = {
@@ -80,7 +83,8 @@ def find(flat: str, old: str, window: Window, *, only_exact: bool = False) -> Fo
     """All matches of `old` (with flat line endings) by the strictest tier that has any."""
     exact = tuple(Match(at, at + len(old)) for at in _occurrences(flat, old, window, MAX_MATCHES))
     lines, whole = split(old)
-    if exact or only_exact or not any(map(str.strip, lines)) or len(lines) > MAX_LINES:
+    too_long = len(lines) > MAX_LINES or len(old) > MAX_CHARACTERS
+    if exact or only_exact or too_long or not any(map(str.strip, lines)):
         return Found("exact", exact)
     search = _Search(flat, lines, whole, window)
     return search.by_line() or search.by_word() or search.by_distance() or Found("exact", ())
@@ -141,7 +145,7 @@ class _Search:
         self.whole = whole
         self.window = window
         self.cores = [line.strip(_BLANKS) for line in lines]
-        self.distances = 0
+        self.cells = 0
 
     def by_line(self) -> Found | None:
         """Tiers `trailing-space` and `indentation`, at the places of the rarest line."""
@@ -177,6 +181,8 @@ class _Search:
 
         With k edits in a line, one of its k + 1 pieces is untouched.
         """
+        if max(map(len, self.cores)) > MAX_LINE:
+            return None
         numbers = {number: i for i, core in enumerate(self.cores) for number in _NUMBER.findall(core)}
         longest = sorted(numbers, key=len, reverse=True)[:2]
         options = [([number], numbers[number]) for number in longest]
@@ -189,13 +195,13 @@ class _Search:
             return None
         places = {place for part in parts for place in self._places(part, index)}
         matches = self._verified(sorted(places), self._similar)
-        if self.distances > MAX_DISTANCES:
+        if self.cells > MAX_CELLS:
             return None
         return Found("similar", tuple(matches)) if matches else None
 
     def _similar(self, old: str, found: str) -> bool:
         limit = allowance(old, found)
-        if abs(len(old) - len(found)) > limit or self.distances > MAX_DISTANCES:
+        if abs(len(old) - len(found)) > limit or self.cells > MAX_CELLS:
             return False
         old, found = fold(old), fold(found)
         if old == found:
@@ -205,7 +211,7 @@ class _Search:
         ours, theirs = Counter(old), Counter(found)
         if max((ours - theirs).total(), (theirs - ours).total()) > limit:
             return False
-        self.distances += 1
+        self.cells += (2 * limit + 1) * len(old)
         return within(old, found, limit)
 
     def _count(self, part: str) -> int:

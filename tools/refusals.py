@@ -7,6 +7,7 @@ from typing import Final
 REDACTION_MARKER: Final = re.compile(r"\[REDACTED:[^\]\s]{1,80}\]")
 """What stands in the model's view of a file in the place of a secret."""
 
+_HINT: Final = re.compile("rest|remain|existing|unchanged|previous|original|same|omitted|stay", re.IGNORECASE)
 _COMMENT: Final = re.compile(r"^(?://+|#+|--+|/\*+|\*+|<!--|\{/\*|;+|%+|\(\*|'''|\"\"\")\s*")
 _COMMENT_END: Final = re.compile(r"\s*(?:\*/\}?|-->|\*\)|'''|\"\"\")\s*$")
 _DOTS: Final = re.compile(r"^(?:\.{3,}|…)\s*|\s*(?:\.{3,}|…)$")
@@ -35,6 +36,8 @@ def omission(old: str, new: str) -> str | None:
     A line counts only as a whole: a comment or a line of dots that says nothing else. What `old` has as
     often is kept text, not an omission.
     """
+    if not _HINT.search(new):
+        return None
     kept = Counter(line.strip() for line in old.splitlines())
     for line in new.splitlines():
         plain = line.strip()

@@ -14,6 +14,8 @@ PROBES: Final = 24
 """Lines of `old` that are looked up in the file."""
 PLACES: Final = 40
 """Places per looked-up line that are counted."""
+COMPARED: Final = 200
+"""Characters of a line that are compared."""
 SHOWN_LINES: Final = 24
 SHOWN_WIDTH: Final = 200
 
@@ -90,10 +92,11 @@ def _by_lines(flat: str, lines: list[str], window: Window) -> int | None:
 def _by_words(flat: str, lines: list[str], window: Window) -> int | None:
     """The line most like the longest line of `old`, among those that share its rarest words."""
     index, line = max(enumerate(lines), key=lambda pair: len(pair[1].strip()), default=(0, ""))
+    line = line.strip()[:COMPARED]
     words = sorted(set(_WORD.findall(line)), key=len, reverse=True)[:6]
     counted = [(count, word) for word in words if (count := flat.count(word, window.start, window.end))]
     matcher = SequenceMatcher(autojunk=False)
-    matcher.set_seq2(line.strip())
+    matcher.set_seq2(line)
     best, best_ratio = None, 0.5
     for _, word in sorted(counted)[:2]:
         at = flat.find(word, window.start, window.end)
@@ -101,7 +104,7 @@ def _by_words(flat: str, lines: list[str], window: Window) -> int | None:
             if at < 0:
                 break
             start, end = line_start(flat, at), line_end(flat, at)
-            matcher.set_seq1(flat[start:end].strip()[:500])
+            matcher.set_seq1(flat[start:end].strip()[:COMPARED])
             if matcher.quick_ratio() > best_ratio and (ratio := matcher.ratio()) > best_ratio:
                 best, best_ratio = start, ratio
             at = flat.find(word, end, window.end)

@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -305,3 +306,31 @@ def test_failures_carry_facts_for_a_repair() -> None:
     assert facts["nearest"]["differs"] == 3
     assert facts["nearest"]["found"] == "    two()"
     assert "3\t    two()" in caught.value.message
+
+
+LONG = "x = compute_something(argument_one, argument_two)\n"
+ABSURD = {
+    "one line of 5 MB": (LONG * 20_000, "y" * 5_000_000),
+    "5 MB of lines": (LONG * 20_000, "    return value_of(some, arguments)\n" * 140_000),
+    "a line like a long line": ("ab" * 200_000 + "\n" + LONG * 100, "ba" * 150_000),
+    "long lines, nearly equal": (("abcd" * 400 + "\n") * 2_000, "abce" * 400),
+    "brackets": ("}\n" * 200_000, "}}\n}}\n}}\n"),
+    "blanks": (LONG * 20_000, " \n" * 500),
+}
+
+
+@pytest.mark.parametrize("name", ABSURD)
+def test_absurd_arguments_fail_in_bounded_time(name: str) -> None:
+    text, old = ABSURD[name]
+    began = time.process_time()
+    with pytest.raises(InvalidArguments) as caught:
+        apply_edits(text.encode(), [{"old": old, "new": "z"}] * 3)
+    assert time.process_time() - began < 5
+    assert len(caught.value.message) < 40_000
+
+
+def test_a_large_replacement_is_checked_in_bounded_time() -> None:
+    began = time.process_time()
+    new = "    # the rest of it\n" * 200_000
+    assert apply_edits(b"one\ntwo\n", [{"old": "two\n", "new": new}]).data == b"one\n" + new.encode()
+    assert time.process_time() - began < 5
