@@ -20,7 +20,7 @@ from tools.files import replace
 
 LINES = 20_000
 LOCATE_MS = 3.0
-MISS_MS = 60.0
+MISS_MS = 100.0
 WRITE_RATIO = 3.0
 RUNS = 15
 

@@ -29,8 +29,8 @@ MAX_MATCHES: Final = 100
 """Matches counted before we stop: "100 or more" is as ambiguous as it gets."""
 MAX_CANDIDATES: Final = 20_000
 """Places looked at per tier; a tier with more of them finds nothing, lest it miss a second match."""
-MAX_CELLS: Final = 300_000
-"""Cells of edit-distance tables per search: about 0.2 s."""
+MAX_CELLS: Final = 100_000
+"""Cells of edit-distance tables per search: some tens of milliseconds."""
 MAX_LINES: Final = 2_000
 MAX_CHARACTERS: Final = 200_000
 """The longest `old` that tiers other than exact look for."""
