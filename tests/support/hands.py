@@ -1,35 +1,43 @@
-"""A workspace for tests of the tools, and one way to call a tool as the loop does."""
+"""The shell tool as an agent uses it, and what a test wants to know about its sandbox."""
 
 import json
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 from tools.result import ToolResult
-from tools.sandbox.policy import SandboxPolicy
-from tools.tool import Tool
-from tools.workspace import Workspace, content_hash
+from tools.sandbox import SandboxPolicy, processes
+from tools.shell import Shell, ShellSession
+from tools.workspace import Workspace
+
+EIGHT = """
+sleep {0} & setsid sleep {0} & (setsid setsid sleep {0} &) ; nohup sleep {0} >/dev/null 2>&1 &
+env -i sleep {0} & (setsid env -i sleep {0} &) ; (trap '' TERM INT; sleep {0}; sleep {0}) & sleep {0}
+"""
 
 
-def workspace(root: Path) -> Workspace:
-    return Workspace(root.resolve(), SandboxPolicy())
+class Hands:
+    """Calls the tool as the agent does: JSON arguments in, a result out."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self.root = workspace.root
+        self.live: list[str] = []
+
+    async def __call__(self, command: str, **arguments: object) -> ToolResult:
+        parsed = Shell.parse(json.dumps({"command": command, **arguments}))
+        return await Shell().run(parsed, self.workspace, self.live.append)
+
+    @property
+    def session(self) -> ShellSession:
+        assert self.workspace.shell is not None
+        return self.workspace.shell
+
+    async def inside(self) -> list[int]:
+        """Processes in the sandbox that are not ours."""
+        sandbox = await self.session.sandbox()
+        shell = sandbox.shell()
+        below = processes.descendants(sandbox.init, without=sandbox.own())
+        below += processes.descendants(shell) if shell is not None else []
+        return [pid for pid in below if processes.identify(pid) is not None]
 
 
-def saw(place: Workspace, path: str) -> None:
-    """The model has seen the file as it is on disk now."""
-    place.seen[path] = content_hash((place.root / path).read_bytes())
-
-
-async def call(tool: Tool, place: Workspace, **arguments: Any) -> ToolResult:
-    """Parse, propose, run. Raises what the tool raises."""
-    parsed = tool.parse(json.dumps(arguments))
-    await tool.propose(parsed, place)
-    return await tool.run(parsed, place, lambda text: None)
-
-
-def tree(root: Path) -> dict[str, bytes]:
-    """Every regular file below a folder with its content."""
-    return {
-        str(path.relative_to(root)): path.read_bytes()
-        for path in sorted(root.rglob("*"))
-        if path.is_file() and not path.is_symlink()
-    }
+Opener = Callable[[SandboxPolicy], Hands]

@@ -62,7 +62,7 @@ def test_everything_holds_for_an_ordinary_user(tests: str) -> None:
         os.chown(stage / name, UID, UID)
     try:
         script = SCRIPT.replace("UID", str(UID)).replace('PYTHON"', f'{interpreter.name}"')
-        script = script.replace("TESTS", f"$STAGE/repository/{tests}")
+        script = script.replace("TESTS", f"$STAGE/repository/tests/tools/{tests}")
         pairs = [f"{source}={target}" for source, target in mounts.items()]
         ran = subprocess.run(
             ["unshare", "-m", "bash", "-c", script, "bash", *pairs],
