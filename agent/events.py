@@ -6,6 +6,7 @@ place. Readers keep and skip types they do not know.
 """
 
 import time
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -399,13 +400,13 @@ class Event(BaseModel):
     data: dict[str, Any]
 
 
-class Live(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
     """Characters on their way to the log: shown at once, stored as `text`, `thought` or `tool.output`.
 
     `message_id` is the call id for tool output. `offset` counts characters from the message's start.
+    A plain dataclass: one is made for every delta of a model.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     session_id: str
     type: Literal["text", "thought", "tool.output"]

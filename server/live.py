@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -64,6 +64,25 @@ class Ticket:
                 future.exception()  # nobody has to wait for it
 
 
+class Growing:
+    """The characters of a message that no event holds yet: they came live, and begin at `offset`."""
+
+    __slots__ = ("first", "offset", "parts")
+
+    def __init__(self, first: Live) -> None:
+        self.first, self.offset = first, first.offset
+        self.parts: list[str] = []
+
+    def live(self) -> Live:
+        return replace(self.first, offset=self.offset, text="".join(self.parts))
+
+    def trim(self, end: int) -> bool:
+        """Forget what is stored now, up to `end`. False if nothing is left."""
+        rest = "".join(self.parts)[max(0, end - self.offset) :]
+        self.offset, self.parts = max(end, self.offset), [rest]
+        return bool(rest)
+
+
 class LiveSession:
     """Owns the order of one session in this process.
 
@@ -82,7 +101,7 @@ class LiveSession:
         self.presenter = self.make_presenter()
         self.presenter.mode, self.presenter.model, self.presenter.title = row.mode, row.model, row.title
         self.touched = asyncio.get_running_loop().time()
-        self._unstored: dict[str, Live] = {}
+        self._unstored: dict[str, Growing] = {}
         self._tickets: dict[str, Ticket] = {}
         self._inbox: deque[Ticket] = deque()
         self._current: Ticket | None = None
@@ -120,7 +139,7 @@ class LiveSession:
 
     def unstored(self) -> Iterable[Live]:
         """The characters of growing messages that no event holds yet."""
-        return tuple(self._unstored.values())
+        return [growing.live() for growing in self._unstored.values()]
 
     def frame(self, live: Live) -> str:
         return live_frame(live, self.term)
@@ -423,10 +442,10 @@ class LiveSession:
 
     def _deliver_live(self, live: Live) -> None:
         self.opener.metrics.deltas.inc()
-        known = self._unstored.get(live.message_id)
-        self._unstored[live.message_id] = (
-            live if known is None else known.model_copy(update={"text": known.text + live.text})
-        )
+        growing = self._unstored.get(live.message_id)
+        if growing is None:
+            growing = self._unstored[live.message_id] = Growing(live)
+        growing.parts.append(live.text)
         if self.subscribers:
             frame = self.frame(live)
             for subscriber in tuple(self.subscribers.values()):
@@ -434,14 +453,8 @@ class LiveSession:
 
     def _trim(self, event: Event) -> None:
         id = event.data.get("messageId") or event.data.get("call_id", "")
-        live = self._unstored.get(id)
-        if live is None:
-            return
-        end = event.data["offset"] + len(event.data["text"])
-        rest = live.text[max(0, end - live.offset) :]
-        if rest:
-            self._unstored[id] = live.model_copy(update={"offset": end, "text": rest})
-        else:
+        growing = self._unstored.get(id)
+        if growing is not None and not growing.trim(event.data["offset"] + len(event.data["text"])):
             del self._unstored[id]
 
     def _spawn(self, work: Any) -> "asyncio.Task[None]":

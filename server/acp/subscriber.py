@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agent.events import Event, Live
@@ -204,6 +205,6 @@ class Subscriber:
             missing = live.text[max(0, track.have - live.offset) :]
             if missing and track.have >= live.offset:
                 offset = live.offset + len(live.text) - len(missing)
-                piece = live.model_copy(update={"offset": offset, "text": missing})
+                piece = replace(live, offset=offset, text=missing)
                 self.deliver_live(piece, self.live.frame(piece))
         self.live.permissions.offer(self)
