@@ -150,8 +150,8 @@ class _Search:
     def by_line(self) -> Found | None:
         """Tiers `trailing-space` and `indentation`, at the places of the rarest line."""
         distinct = sorted({core for core in self.cores if core}, key=len, reverse=True)[:2]
-        count, core = min((self._count(core), core) for core in distinct)
-        if not 0 < count <= MAX_CANDIDATES:
+        core = self._rarest(distinct)
+        if core is None:
             return None
         places = self._places(core, self.cores.index(core))
         matches = self._verified(places, lambda old, found: old == found)
@@ -168,8 +168,8 @@ class _Search:
         every = {word for core in self.cores for word in _WORD.findall(core)}
         words = sorted(every, key=len, reverse=True)[:2]
         words += sorted((word for word in every if _NUMBER.search(word)), key=len, reverse=True)[:2]
-        count, word = min(((self._count(word), word) for word in words), default=(0, ""))
-        if not 0 < count <= MAX_CANDIDATES:
+        word = self._rarest(words)
+        if word is None:
             return None
         index = next(index for index, core in enumerate(self.cores) if word in core)
         places = self._places(word, index)
@@ -213,6 +213,17 @@ class _Search:
             return False
         self.cells += (2 * limit + 1) * len(old)
         return within(old, found, limit)
+
+    def _rarest(self, parts: list[str]) -> str | None:
+        """The part with the fewest occurrences; None where one has none, or all have too many."""
+        best, least = None, MAX_CANDIDATES + 1
+        for part in dict.fromkeys(parts):
+            count = self._count(part)
+            if count == 0:
+                return None
+            if count < least:
+                best, least = part, count
+        return best
 
     def _count(self, part: str) -> int:
         return self.flat.count(part, self.window.start, self.window.end)
