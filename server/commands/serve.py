@@ -113,7 +113,7 @@ async def _serve(
 ) -> int:
     from server import serving
     from server.app import create_app
-    from server.auth import TokenError
+    from server.auth import TokenError, own_token
     from server.store import Store, StoreError
 
     try:
@@ -121,7 +121,7 @@ async def _serve(
     except StoreError as error:
         raise CommandFailed(str(error)) from error
     try:
-        token = secrets.token_urlsafe(32)
+        token = secrets.token_urlsafe(32) if arguments.private else own_token(places.data_dir() / "token")
         app = create_app(settings, store, token, workspaces)
         warning: asyncio.Task[None] | None = None
 
