@@ -23,7 +23,7 @@ LINES = 20_000
 LOCATE_MS = 3.0
 MISS_MS = 100.0
 WRITE_RATIO = 3.0
-RUNS = 15
+RUNS = 40
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.hands import call, saw, tree, workspace
+from tests.support.calling import call, saw, tree, workspace
 from tools import edit as edit_module
 from tools.edit import Edit, Stale, apply_edits
 from tools.errors import EnvironmentFault, InvalidArguments, OutsideWorkspace

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.hands import call, saw, tree, workspace
+from tests.support.calling import call, saw, tree, workspace
 from tools.edit import Edit
 from tools.errors import ToolError
 

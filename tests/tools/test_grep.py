@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.hands import call, workspace
+from tests.support.calling import call, workspace
 from tools import grep as grep_module
 from tools.errors import InvalidArguments, OutsideWorkspace, ToolTimeout
 from tools.files import NotFound
@@ -263,7 +263,7 @@ async def test_ripgrep_runs_outside_the_workspace_with_an_empty_environment(plac
 MEMORY = """
 import asyncio, resource, sys, json
 from pathlib import Path
-from tests.support.hands import call, workspace
+from tests.support.calling import call, workspace
 from tools.grep import Grep
 
 async def main():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.hands import call, workspace
+from tests.support.calling import call, workspace
 from tools.errors import InvalidArguments, OutsideWorkspace
 from tools.files import MAX_FILE_BYTES, NotFound
 from tools.read import MAX_BYTES, Read
