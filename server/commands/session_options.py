@@ -65,6 +65,8 @@ def apply(arguments: argparse.Namespace, conversation: Conversation) -> None:
 
 def emit_item(item: Item) -> None:
     """One item as a JSON line: what the server sent, under the `type` of the item."""
+    if item.kind == "quiet":
+        return
     if item.kind == "event":
         emit({"type": "event", "event": item.params.get("type"), **_without_type(item)})
     else:

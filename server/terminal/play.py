@@ -46,7 +46,7 @@ def play(
                 why = why or "interrupted"
             elif item.kind == "permission":
                 conversation.decide(item, approve(item))
-            elif item.kind != "quiet":
+            else:
                 show(item)
             why = why or _over(limits, time.monotonic() - started, item)
             if why and not stopped:

@@ -1,6 +1,7 @@
 """Draws a conversation in a terminal: streamed text, tool cards, diffs, notices."""
 
 import shutil
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TextIO
@@ -12,6 +13,8 @@ from server.terminal.facts import Facts, text_of
 from server.terminal.markdown import MarkdownStream
 from server.terminal.style import Style, clean, one_line
 
+QUIET_S = 2
+"""Seconds without news after which the screen says that it waits."""
 RESULT_LINES = 6
 """Lines of a tool's result that a card shows."""
 
@@ -50,8 +53,14 @@ class Screen:
         self._message = ""
         self._cards: dict[str, _Card] = {}
         self._column = 0
+        self._quiet_since: float | None = None
+        self._ticking = False
 
     def show(self, item: Item) -> None:
+        if item.kind == "quiet":
+            self._tick()
+            return
+        self._quiet_since = None
         if item.kind == "update":
             self._update(item.params.get("update") or {})
         elif item.kind == "event":
@@ -81,6 +90,8 @@ class Screen:
 
     def finish(self, ended: Ended, facts: Facts) -> None:
         """Close a turn with one line of facts."""
+        self._quiet_since = None
+        self._erase_tick()
         self._close()
         why = ENDS.get(ended.reason)
         if ended.reason == "error":
@@ -179,6 +190,22 @@ class Screen:
 
     # ---- writing
 
+    def _tick(self) -> None:
+        """Say that nothing has happened for a while, on a line that disappears."""
+        now = time.monotonic()
+        if self._quiet_since is None:
+            self._quiet_since = now
+        waited = int(now - self._quiet_since)
+        if waited >= QUIET_S and self.style.enabled and not self._column:
+            self.out.write("\r\x1b[K" + self.style.dim(f"… waiting, {waited} s (Ctrl-C stops)"))
+            self.out.flush()
+            self._ticking = True
+
+    def _erase_tick(self) -> None:
+        if self._ticking:
+            self.out.write("\r\x1b[K")
+            self._ticking = False
+
     def _close(self) -> None:
         if self._open == "text":
             self._stream.finish()
@@ -188,6 +215,7 @@ class Screen:
 
     def _write(self, text: str) -> None:
         if text:
+            self._erase_tick()
             self.out.write(text)
             self.out.flush()
             self._column = 0 if text.endswith("\n") else self._column + len(text)

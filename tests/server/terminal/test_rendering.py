@@ -1,0 +1,165 @@
+"""What a terminal shows: markdown as it streams, diffs, safe text, tool cards."""
+
+import io
+import re
+
+import pytest
+
+from server.terminal.conversation import Ended, Item
+from server.terminal.diff import unified
+from server.terminal.facts import Facts
+from server.terminal.markdown import MarkdownStream
+from server.terminal.screen import Screen
+from server.terminal.style import Style, clean, one_line
+
+MESSAGE = """# A heading
+Some **bold** and `code` and a * star and 2 ** 3.
+
+```python
+x = "**not bold**"
+```
+- item with ``a ` b``
+"""
+
+
+def painted(pieces: list[str], *, colour: bool = True) -> str:
+    shown: list[str] = []
+    stream = MarkdownStream(shown.append, Style(colour))
+    for piece in pieces:
+        stream.feed(piece)
+    stream.finish()
+    return "".join(shown)
+
+
+def cells(text: str) -> list[tuple[str, str]]:
+    """Each character with the colour it is shown in."""
+    found, code = [], "0"
+    for part in re.split(r"(\x1b\[\d+m)", text):
+        if part.startswith("\x1b["):
+            code = part[2:-1]
+        else:
+            found += [(character, code) for character in part]
+    return found
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 1000])
+def test_pieces_do_not_change_what_is_shown(size: int) -> None:
+    """However a message is cut while it streams, its text is all there and painted the same."""
+    pieces = [MESSAGE[at : at + size] for at in range(0, len(MESSAGE), size)]
+    shown = cells(painted(pieces))
+    assert shown == cells(painted([MESSAGE]))
+    assert "".join(character for character, _ in shown) == MESSAGE
+    bold = "".join(character for character, code in shown if code == "1")
+    code = "".join(character for character, code in shown if code == "36")
+    assert bold == "# A heading**bold**"
+    assert code == '`code`x = "**not bold**"``a ` b``'
+
+
+def test_without_colour_the_text_is_unchanged() -> None:
+    assert painted([MESSAGE], colour=False) == MESSAGE
+
+
+@pytest.mark.parametrize(
+    ("text", "safe"),
+    [
+        ("a\x1b[31mb\x1b[0m", "ab"),
+        ("\x1b]0;title\x07x\x1b]8;;http://e\x1b\\y", "xy"),
+        ("a\rb\x07\x08c\x7f\x9b2J", "abc2J"),
+        ("tab\tand\nline\r\nend", "tab\tand\nline\nend"),
+        ("é漢字🙂", "é漢字🙂"),
+    ],
+)
+def test_control_sequences_are_taken_out(text: str, safe: str) -> None:
+    assert clean(text) == safe
+
+
+def test_one_line_is_one_line() -> None:
+    assert one_line("  first\nsecond", 80) == "first"
+    assert one_line("x" * 20, 10) == "x" * 9 + "…"
+
+
+def test_a_diff_of_each_kind() -> None:
+    plain = Style(False)
+    assert unified("a.py", "x\ny\n", "x\nz\n", plain) == ["a.py  +1 -1", "@@ -1,2 +1,2 @@", " x", "-y", "+z"]
+    assert unified("a.py", None, "x\n", plain)[0] == "new file a.py  +1 -0"
+    assert unified("a.py", "x\n", None, plain)[0] == "deleted a.py  +0 -1"
+    long = unified("a.py", None, "x\n" * 1000, plain)
+    assert len(long) == 202
+    assert long[-1] == "… 801 more lines"
+    evil = unified("a\x1b[2J.py", "a\n", "b\x1b]0;x\x07\n", plain)
+    assert "\x1b" not in "".join(evil)
+
+
+NINE = "\n".join(map(str, range(9)))
+
+
+def update(session_update: str, **fields: object) -> Item:
+    return Item("update", {"update": {"sessionUpdate": session_update, **fields}})
+
+
+def content(text: str) -> list[dict[str, object]]:
+    return [{"type": "content", "content": {"type": "text", "text": text}}]
+
+
+def test_a_conversation_on_a_screen() -> None:
+    out, facts = io.StringIO(), Facts()
+    screen = Screen(out)
+    items = [
+        update("agent_message_chunk", messageId="m1", content={"type": "text", "text": "I will "}),
+        update("agent_message_chunk", messageId="m1", content={"type": "text", "text": "look."}),
+        update("tool_call", toolCallId="c1", title="shell make test", kind="execute"),
+        update("tool_call_update", toolCallId="c1", status="in_progress", content=content("live")),
+        update("tool_call_update", toolCallId="c1", status="completed", content=content(NINE)),
+        update("tool_call", toolCallId="c2", title="edit a.py", kind="edit"),
+        update(
+            "tool_call_update", toolCallId="c2", status="in_progress",
+            content=[{"type": "diff", "path": "/w/a.py", "oldText": "x\n", "newText": "y\n"}],
+        ),
+        update("tool_call_update", toolCallId="c2", status="completed"),
+        update("tool_call", toolCallId="c3", title="read nowhere", kind="read"),
+        update("tool_call_update", toolCallId="c3", status="failed", content=content("no such file")),
+        update("plan", entries=[{"content": "first", "status": "completed"}, {"content": "then"}]),
+        update("usage_update", used=500, size=1000),
+        Item("event", {"type": "error", "data": {"where": "model", "message": "busy", "retry": 1}}),
+        update("agent_message_chunk", messageId="m2", content={"type": "text", "text": "Done."}),
+    ]  # fmt: skip
+    for item in items:
+        screen.show(item)
+        facts.take(item)
+    screen.finish(Ended("end_turn", steps=3, usage={"input": 1000, "output": 234}, cost=0.5), facts)
+    assert out.getvalue().splitlines() == [
+        "I will look.",
+        "● shell make test",
+        "  ✓ 3",
+        *[f"    {number}" for number in range(4, 9)],
+        "    … 3 more lines above",
+        "● edit a.py",
+        "  /w/a.py  +1 -1",
+        "  @@ -1 +1 @@",
+        "  -x",
+        "  +y",
+        "  ✓ done",
+        "● read nowhere",
+        "  ✗ no such file",
+        "  ✓ first",
+        "  · then",
+        "! busy (try 1)",
+        "Done.",
+        "3 steps · 1,234 tokens · 50% of the window · $0.5000 · 1 file changed",
+    ]
+    assert facts.text == "Done."
+
+
+@pytest.mark.parametrize(
+    ("ended", "shown"),
+    [
+        (Ended("cancelled"), "! stopped"),
+        (Ended("max_steps", "5 steps"), "! stopped at the step limit; send a message to go on: 5 steps"),
+        (Ended("error", "the session is busy"), "✗ the session is busy"),
+        (Ended("end_turn"), ""),
+    ],
+)
+def test_how_a_turn_ended_is_said(ended: Ended, shown: str) -> None:
+    out = io.StringIO()
+    Screen(out).finish(ended, Facts())
+    assert out.getvalue().strip() == shown
