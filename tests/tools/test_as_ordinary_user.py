@@ -1,4 +1,4 @@
-"""The sandbox and the shell again, as a user who is not root: another mode of the same code.
+"""The sandbox and the tools again, as a user who is not root: another mode of the same code.
 
 Only where pytest itself is root. The interpreter, the packages and the sources may lie where no other user
 can go, so they are mounted elsewhere in a mount namespace of the run's own.
@@ -37,6 +37,7 @@ exec setpriv --reuid UID --regid UID --clear-groups --inh-caps=-all \
     [
         "tests/tools/sandbox",
         "tests/tools/test_shell.py",
+        "tests/tools/test_shell_session.py",
         "tests/tools/test_files.py",
         "tests/tools/test_edit.py",
         "tests/tools/test_read.py",
@@ -62,7 +63,7 @@ def test_everything_holds_for_an_ordinary_user(tests: str) -> None:
         os.chown(stage / name, UID, UID)
     try:
         script = SCRIPT.replace("UID", str(UID)).replace('PYTHON"', f'{interpreter.name}"')
-        script = script.replace("TESTS", f"$STAGE/repository/tests/tools/{tests}")
+        script = script.replace("TESTS", f"$STAGE/repository/{tests}")
         pairs = [f"{source}={target}" for source, target in mounts.items()]
         ran = subprocess.run(
             ["unshare", "-m", "bash", "-c", script, "bash", *pairs],
