@@ -85,7 +85,7 @@ async def test_a_read_after_an_edit_gives_the_new_content(place: Workspace) -> N
     assert result.seen == place.seen
 
 
-@pytest.mark.case("edit-table-7")
+@pytest.mark.case("edit-table-mode")
 @pytest.mark.parametrize("mode", [0o755, 0o600, 0o664, 0o640])
 async def test_permission_bits_are_kept(place: Workspace, mode: int) -> None:
     file = write(place, "run.sh", b"echo two\n")
@@ -95,7 +95,7 @@ async def test_permission_bits_are_kept(place: Workspace, mode: int) -> None:
     assert result.changes[0].mode == mode
 
 
-@pytest.mark.case("edit-table-8")
+@pytest.mark.case("edit-table-symlink")
 @pytest.mark.parametrize("absolute", [False, True])
 async def test_a_link_stays_a_link_and_its_target_is_edited(place: Workspace, absolute: bool) -> None:
     target = write(place, "lib/real.py", b"two\n")

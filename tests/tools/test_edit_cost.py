@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.edit import locate, write
 
-pytestmark = [pytest.mark.budget, pytest.mark.case("edit-table-12")]
+pytestmark = [pytest.mark.budget, pytest.mark.case("edit-table-cost")]
 
 
 def test_locating_and_applying_keeps_its_budget_at_every_tier() -> None:

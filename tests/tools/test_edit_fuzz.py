@@ -154,8 +154,8 @@ def check(file: File, chosen: list[tuple[int, int, str]], result: bytes) -> None
 @pytest.mark.case("edit-1")
 @pytest.mark.case("edit-2")
 @pytest.mark.case("edit-5")
-@pytest.mark.case("edit-table-4")
-@pytest.mark.case("edit-table-5")
+@pytest.mark.case("edit-table-latin1")
+@pytest.mark.case("edit-table-encodings")
 def test_bytes_outside_the_edits_are_identical() -> None:
     print(f"seed {SEED}")
     chance = random.Random(SEED)

@@ -25,7 +25,7 @@ SAMPLES = {
 }
 
 
-@pytest.mark.case("edit-table-5")
+@pytest.mark.case("edit-table-encodings")
 @pytest.mark.parametrize(
     ("name", "codec", "text"),
     [(name, codec, text) for name, (codec, texts) in SAMPLES.items() for text in texts],
