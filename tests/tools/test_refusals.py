@@ -64,7 +64,6 @@ def test_ordinary_lines_are_not(line: str) -> None:
     assert omission("", f"a\n{line}\n") is None
 
 
-@pytest.mark.case("agent-27")
 def test_a_redaction_marker_may_stay_only_where_it_really_is() -> None:
     assert redaction("x = '[REDACTED:key-1]'", "x = 'sk-1'") == "[REDACTED:key-1]"
     assert redaction("x = '[REDACTED:key-1]'", "y = '[REDACTED:key-1]'") is None
