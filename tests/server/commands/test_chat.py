@@ -249,3 +249,30 @@ def test_a_server_that_comes_back_is_found_again(tmp_path: Path) -> None:
             terminal.expect("› ")
             terminal.type("go on\n")
             terminal.expect("Fine.")
+
+
+@pytest.mark.case("agent-30")
+def test_a_session_outlives_the_key_of_its_model(workspace: Path, tmp_path: Path) -> None:
+    """Without the key of its model a session is readable, says what is missing, and goes on with another."""
+    with ScriptedModel(["From the old one."], key="sk-old") as old, ScriptedModel(["From the new one."]) as new:
+        configured = {
+            "ETUDE_MODEL": "old",
+            "ETUDE_MODELS__OLD__MODEL": "scripted",
+            "ETUDE_MODELS__OLD__BASE_URL": old.base_url,
+            "ETUDE_MODELS__OLD__API_KEY_ENV": "OLD_KEY",
+            "ETUDE_MODELS__NEW__MODEL": "scripted",
+            "ETUDE_MODELS__NEW__BASE_URL": new.base_url,
+        }
+        env = environment(tmp_path, new, **configured)
+        assert "From the old one." in chat("hello", cwd=workspace, env={**env, "OLD_KEY": "sk-old"}).stdout
+
+        keyless = chat("are you there?", "--resume", cwd=workspace, env=env)
+        assert keyless.returncode == 1
+        assert "From the old one." in keyless.stdout
+        assert "OLD_KEY" in keyless.stdout
+
+        other = chat("go on", "--resume", "--model", "new", cwd=workspace, env=env)
+        assert other.returncode == 0
+        assert "From the new one." in other.stdout
+        said = [m["content"] for m in new.requests[-1]["messages"] if m["role"] == "assistant"]
+        assert "From the old one." in said
