@@ -254,7 +254,10 @@ def test_a_server_that_comes_back_is_found_again(tmp_path: Path) -> None:
 @pytest.mark.case("agent-30")
 def test_a_session_outlives_the_key_of_its_model(workspace: Path, tmp_path: Path) -> None:
     """Without the key of its model a session is readable, says what is missing, and goes on with another."""
-    with ScriptedModel(["From the old one."], key="sk-old") as old, ScriptedModel(["From the new one."]) as new:
+    with (
+        ScriptedModel(["From the old one."], key="sk-old") as old,
+        ScriptedModel(["From the new one."]) as new,
+    ):
         configured = {
             "ETUDE_MODEL": "old",
             "ETUDE_MODELS__OLD__MODEL": "scripted",
