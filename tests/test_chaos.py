@@ -1,9 +1,14 @@
-"""A thousand steps of a model that does everything wrong: the log pairs, explains the workspace, and ends."""
+"""Many steps of a model that does everything wrong: the log pairs, explains the workspace, and ends.
 
+`ETUDE_TEST_CHAOS_STEPS` is their number; `make test-long` runs a thousand.
+"""
+
+import ctypes
 import gc
 import os
 from collections import Counter
 from pathlib import Path
+from statistics import median
 
 import psutil
 import pytest
@@ -18,7 +23,7 @@ from tests.support.chaos_model import ChaosModel
 from tools.sandbox.policy import SandboxPolicy
 from tools.workspace import Workspace
 
-STEPS = int(os.environ.get("ETUDE_TEST_CHAOS_STEPS", "1000"))
+STEPS = int(os.environ.get("ETUDE_TEST_CHAOS_STEPS", "400"))
 SESSIONS = 20
 APPENDS = "printf 'chaos\\n' >> chaos.txt"
 FILES = {
@@ -30,6 +35,7 @@ FILES = {
 HONEST = {"end_turn", "max_steps", "malformed", "model_error", "overlong"}
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", [1])
 async def test_chaos(tmp_path: Path, seed: int) -> None:
@@ -50,15 +56,22 @@ async def test_chaos(tmp_path: Path, seed: int) -> None:
                 _assert_explained(events, root, await _contents(store, events))
                 reasons.update(e.data["reason"] for e in events if e.type == "turn.ended")
                 model.requests.clear()  # what the endpoint keeps for tests is not the agent's memory
-                gc.collect()
-                growth.append(psutil.Process().memory_info().rss >> 20)
+                growth.append(_held_mib())
             assert model.errors == []
             print(f"seed {seed}: {steps} steps, ends {dict(reasons)}, kinds {model.kinds}, RSS MiB {growth}")
     finally:
         await store.close()
     assert set(reasons) <= HONEST
     assert steps >= STEPS * 0.8
-    assert growth[-1] - growth[len(growth) // 4] < 64
+    quarter = len(growth) // 4
+    assert median(growth[-quarter:]) - median(growth[:quarter]) < 64
+
+
+def _held_mib() -> int:
+    """Resident memory without what the allocator keeps for later: that is not held by anyone."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    return psutil.Process().memory_info().rss >> 20
 
 
 async def _session(store: Store, model: ChaosModel, root: Path, steps: int) -> list[Event]:
