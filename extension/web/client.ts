@@ -23,6 +23,8 @@ export class Client {
   /** True from opening a session until its past is in. */
   loading = false;
   private readonly attached = new Set<string>();
+  /** Sessions whose past is on its way, and the `seq` it ends with. */
+  private readonly catchingUp = new Map<string, number>();
   private readonly connection: Connection;
   private gapTimer: ReturnType<typeof setTimeout> | undefined;
 
@@ -77,7 +79,7 @@ export class Client {
   async show(sessionId: string | null): Promise<void> {
     this.current = sessionId;
     this.trouble = "";
-    this.loading = false;
+    this.loading = sessionId !== null && this.catchingUp.has(sessionId);
     this.changed();
     if (sessionId !== null && !this.attached.has(sessionId)) await this.attach(sessionId);
   }
@@ -175,6 +177,7 @@ export class Client {
 
   private disconnected(): void {
     this.attached.clear();
+    this.catchingUp.clear();
     this.approvals.disconnect();
     clearTimeout(this.gapTimer);
     this.gapTimer = undefined;
@@ -190,6 +193,7 @@ export class Client {
     if (peer === null) return;
     const state = this.remember(sessionId);
     this.loading = this.current === sessionId && state.lastSeq === 0;
+    this.catchingUp.set(sessionId, Infinity);
     this.attached.add(sessionId);
     try {
       const answer = await peer.request("_etude/attach", { sessionId, afterSeq: state.lastSeq });
@@ -201,11 +205,13 @@ export class Client {
       }
       state.attached(lastSeq, number(answer["term"]) ?? 0, dict(answer["state"]));
       if (this.current === sessionId) this.trouble = "";
-      if (lastSeq === 0) this.loading = false;
+      this.catchingUp.set(sessionId, lastSeq);
+      this.follow(state);
       for (const message of this.outbox.of(sessionId)) if (message.error === "") void this.deliver(message.id);
     } catch (error) {
       if (error instanceof Disconnected) return;
       this.attached.delete(sessionId);
+      this.catchingUp.delete(sessionId);
       if (this.current === sessionId) {
         this.trouble = words(error);
         this.loading = false;
@@ -249,9 +255,16 @@ export class Client {
     if (state === undefined) return;
     state.apply({ method, params });
     for (const { id } of this.outbox.of(state.sessionId)) if (state.has(id)) this.outbox.remove(id);
-    if (state.sessionId === this.current && state.lastSeq > 0) this.loading = false;
+    this.follow(state);
     if (state.gap) this.watchGap(state);
     this.followList(state, method, params);
+  }
+
+  /** A session is shown once its past is in: drawing it while it streams in would take many times longer. */
+  private follow(state: SessionState): void {
+    const target = this.catchingUp.get(state.sessionId);
+    if (target !== undefined && state.lastSeq >= target) this.catchingUp.delete(state.sessionId);
+    if (state.sessionId === this.current && !this.catchingUp.has(state.sessionId)) this.loading = false;
   }
 
   /** Titles and order of the list follow what happens in the sessions. */

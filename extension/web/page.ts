@@ -227,10 +227,10 @@ export class Page {
     this.sidebar.update(client.sessions, current, this.sorts());
     setHidden(this.welcome.element, current !== null);
     setHidden(this.loading, !client.loading);
-    setHidden(this.transcript.element, state === null);
+    setHidden(this.transcript.element, state === null || client.loading);
     this.welcome.update(place.server.workspaces, this.workspace);
     if (client.trouble !== "") this.say(client.trouble);
-    if (state !== null && current !== null) {
+    if (state !== null && current !== null && !client.loading) {
       const approvals = client.approvals.of(current);
       this.transcript.update({ state, approvals, outgoing: client.outbox.of(current) });
     }

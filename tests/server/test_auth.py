@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from server import auth
-from server.auth import Codes, Gate, TokenError, Tokens, bearer
+from server.auth import Codes, Gate, TokenError, Tokens, bearer, own_token
 
 
 def headers(host: str | None = "127.0.0.1:4747", origin: str | None = None) -> list[tuple[bytes, bytes]]:
@@ -142,3 +142,13 @@ def test_codes_are_bounded() -> None:
     made = [codes.mint("token") for _ in range(auth.MAX_CODES + 5)]
     assert codes.trade(made[0]) is None
     assert codes.trade(made[-1]) == "token"
+
+
+def test_the_local_token_is_made_once_and_readable_by_its_owner_only(tmp_path: Path) -> None:
+    path = tmp_path / "data" / "token"
+    token = own_token(path)
+    assert len(token) >= 32
+    assert own_token(path) == token
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.write_text("\n")
+    assert own_token(path) not in ("", token)

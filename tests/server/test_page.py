@@ -1,31 +1,19 @@
 """The chat page in a real browser, on a real server, with a scripted model behind it."""
 
+import os
 import re
+import shutil
 import socket
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from typing import Any, NamedTuple
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.support.browser import PHONE, ROOT, ChatPage, build_page, chromium
-from tests.support.scripted_model import ScriptedModel
+from tests.support.browser import PHONE, ROOT, ChatPage, Open, Serve
 from tests.support.scripted_turns import Turn
-from tests.support.served import Served
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
-
-Open = Callable[..., ChatPage]
-
-
-class Scripted(NamedTuple):
-    server: Served
-    model: ScriptedModel
-
-
-Serve = Callable[..., Scripted]
 
 FILES = {
     "greetings.py": 'def greet(name):\n    return "helo, " + name\n',
@@ -52,42 +40,6 @@ def greet(name: str) -> str:
 A type like `List<T>` stays as it is: <T> is no markup.
 """
 STORY = "".join(f"Sentence number {number} of a long story with **bold** words. " for number in range(1, 61))
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    build_page()
-    with chromium() as browser:
-        yield browser
-
-
-@pytest.fixture
-def serve() -> Iterator[Serve]:
-    """Starts a scripted model and a server that talks to it."""
-    with ExitStack() as stack:
-
-        def start(turns: Any, *arguments: str, **options: Any) -> Scripted:
-            model = stack.enter_context(ScriptedModel(turns))
-            server = stack.enter_context(Served(*arguments, model_url=model.base_url, **options))
-            return Scripted(server, model)
-
-        yield start
-
-
-@pytest.fixture
-def opened(browser: Browser, serve: Serve) -> Iterator[Open]:  # pages close before their server does
-    """Opens pages, and checks at the end that none had anything to complain about."""
-    pages: list[ChatPage] = []
-
-    def open_page(server: Served, session: str | None = None, **options: Any) -> ChatPage:
-        pages.append(ChatPage(browser, server, **options))
-        return pages[-1].open(session)
-
-    yield open_page
-    for page in pages:
-        page.close()
-        assert page.problems == []
-        assert page.foreign == [], "the page asked another host"
 
 
 def test_a_change_from_question_to_answer(opened: Open, serve: Serve) -> None:
@@ -365,7 +317,7 @@ def test_without_a_token_the_page_says_what_to_do(browser: Browser, serve: Serve
     chat.close()
 
 
-def test_the_picture_of_the_readme(opened: Open, serve: Serve) -> None:
+def test_the_picture_of_the_readme(opened: Open, serve: Serve, tmp_path: Path) -> None:
     turns = [
         Turn(
             thought="The test names the expected greeting. I compare it with the code.",
@@ -392,11 +344,14 @@ def test_the_picture_of_the_readme(opened: Open, serve: Serve) -> None:
     chat.answer("allow_once")
     chat.wait_for_end()
     expect(chat.page.locator(".tool[data-sort=execute] .terminal")).to_contain_text("OK")
-    picture = ROOT / "docs" / "images" / "chat.png"
-    picture.parent.mkdir(parents=True, exist_ok=True)
     chat.page.locator(".scroller").evaluate("e => e.scrollTo(0, 0)")
-    chat.page.screenshot(path=picture)
-    assert picture.stat().st_size > 20_000
+    taken = tmp_path / "chat.png"
+    chat.page.screenshot(path=taken)
+    assert taken.stat().st_size > 20_000
+    picture = ROOT / "docs" / "images" / "chat.png"
+    if os.environ.get("ETUDE_PICTURES") or not picture.exists():
+        picture.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(taken, picture)
 
 
 def background(chat: ChatPage) -> str:

@@ -6,13 +6,14 @@ import re
 import shutil
 import subprocess
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from playwright.sync_api import Browser, ConsoleMessage, Page, ViewportSize, expect, sync_playwright
 
+from tests.support.scripted_model import ScriptedModel
 from tests.support.served import Served
 
 ROOT = Path(__file__).parents[2]
@@ -30,8 +31,13 @@ DESKTOP = ViewportSize(width=1280, height=860)
 PHONE = ViewportSize(width=390, height=800)
 WAIT_MS = 20_000
 
-_TRANSCRIPT = """() => Array.from(document.querySelectorAll('.items[role=log] > .item'), (item) => [
+_TRANSCRIPT = """() => Array.from(document.querySelectorAll('.items[role=log] .item'), (item) => [
   item.dataset.id, item.dataset.phase ?? '', item.textContent])"""
+
+
+class Scripted(NamedTuple):
+    server: Served
+    model: ScriptedModel
 
 
 def build_page() -> None:
@@ -118,8 +124,8 @@ class ChatPage:
 
     def transcript_at_end(self, other: "ChatPage") -> list[list[str]]:
         """The transcript, once it is as long as that of a page that has seen everything."""
-        expect(self.page.locator(".items[role=log] > .item")).to_have_count(len(other.transcript()))
-        expect(self.page.locator(".items[role=log] > .item:empty")).to_have_count(0)
+        expect(self.page.locator(".items[role=log] .item")).to_have_count(len(other.transcript()))
+        expect(self.page.locator(".items[role=log] .item:empty")).to_have_count(0)
         return self.transcript()
 
     def reads(self, text: str) -> None:
@@ -140,3 +146,9 @@ def one_time_code(server: Served) -> str:
     )
     with urllib.request.urlopen(request, timeout=30) as answer:
         return json.load(answer)["code"]
+
+
+Open = Callable[..., ChatPage]
+"""Opens the page of a server, on a session if one is named; options go to `ChatPage`."""
+Serve = Callable[..., Scripted]
+"""Starts a scripted model (its turns come first) and a server of it; the rest goes to `Served`."""

@@ -15,6 +15,8 @@ import { ToolView, type ToolContext } from "./tool.js";
 
 /** Items at the end that are drawn at once. */
 const NEAR = 40;
+/** Items that are laid out and painted together. */
+const CHAPTER = 32;
 /** Milliseconds of drawing between two chances for the page to do something else. */
 const SLICE_MS = 8;
 /** Distance from the end, in CSS pixels, within which the view follows what comes. */
@@ -46,6 +48,7 @@ export class Transcript {
   private order: Item[] = [];
   private readonly outgoing = new Map<string, OutgoingView>();
   private readonly approvals = new Map<string, Approval>();
+  private chapters: HTMLElement[] = [];
   private turns = new Map<string, number | null>();
   private idle = false;
   private ran = false;
@@ -107,6 +110,7 @@ export class Transcript {
     this.state = state;
     this.drawn = new Map();
     this.order = [];
+    this.chapters = [];
     this.approvals.clear();
     this.outgoing.clear();
     this.list.replaceChildren();
@@ -141,7 +145,18 @@ export class Transcript {
       view.at = item.at;
       return view.element;
     });
-    setChildren(this.list, nodes);
+    this.layOut(nodes);
+  }
+
+  /** Items stand in chapters: what is not in view costs a frame no more than a few boxes. */
+  private layOut(nodes: HTMLElement[]): void {
+    const count = Math.ceil(nodes.length / CHAPTER);
+    while (this.chapters.length < count) this.chapters.push(h("div", { class: "chapter" }));
+    this.chapters.length = count;
+    setChildren(this.list, this.chapters);
+    for (const [index, chapter] of this.chapters.entries()) {
+      setChildren(chapter, nodes.slice(index * CHAPTER, (index + 1) * CHAPTER));
+    }
   }
 
   /** Each turn's first message gets its number, as bars of a score do. */
@@ -263,7 +278,8 @@ export class Transcript {
   }
 
   private toEnd(): void {
-    this.scroller.scrollTop = this.scroller.scrollHeight;
+    const end = this.scroller.scrollHeight - this.scroller.clientHeight;
+    if (Math.abs(this.scroller.scrollTop - end) > 1) this.scroller.scrollTop = end;
   }
 }
 
