@@ -1,5 +1,6 @@
 """Confinement of commands: `probe` says what works here, `start` makes one sandbox for one workspace."""
 
+import os
 from pathlib import Path
 
 from tools.sandbox.policy import SandboxDied, SandboxPolicy, SandboxUnavailable, Tier
@@ -23,8 +24,8 @@ __all__ = [
 async def start(policy: SandboxPolicy, root: Path) -> Sandbox:
     """Start a sandbox for the workspace at `root` (absolute, resolved). Call it on the event loop's thread.
 
-    With `auto` the strongest tier that works here is used; if none does, commands run unconfined, and
-    `confined` and `notices` say so.
+    With `auto` the strongest tier that works here is used; if none does, commands of an ordinary user's
+    server run unconfined, and `confined` and `notices` say so. Those of a root server never do unasked.
 
     Raises:
         SandboxUnavailable: the demanded tier does not work here; the message says what to do.
@@ -38,6 +39,11 @@ async def start(policy: SandboxPolicy, root: Path) -> Sandbox:
             return await Sandbox.open(policy, report.tier, root)
         except SandboxUnavailable as error:  # the machine can, but not for this workspace
             why = error.message
+    if os.geteuid() == 0:
+        raise SandboxUnavailable(
+            f"{why} A server that runs as root does not run commands unconfined by itself. Start it as an "
+            'ordinary user, or accept that commands run as root with `tier = "none"` under [sandbox].'
+        )
     sandbox = await Sandbox.open(policy, "none", root)
     sandbox.notices.insert(0, f"Commands are NOT confined: {why}")
     return sandbox

@@ -22,8 +22,9 @@ class SandboxPolicy:
     """The confinement of one workspace.
 
     `tier` is `auto` (the strongest that works here) or a demanded one; a demanded tier that does not
-    work is an error, never a silent fallback. Where nothing works, `auto` runs commands unconfined and
-    says so in every result (`confined` is False), so that the mode can ask before each of them.
+    work is an error, never a silent fallback. Where nothing works, `auto` runs an ordinary user's
+    commands unconfined and says so in every result (`confined` is False), so that the mode can ask before
+    each of them; for a root server that has to be demanded (`none`).
     `read` adds read-only paths, `memory_mb` and `pids` bound all commands of the workspace together.
     """
 

