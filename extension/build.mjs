@@ -1,6 +1,6 @@
 /**
- * Builds the web bundle into `server/static/`: app.js, app.css, icon.svg, index.html (whose links carry a
- * hash of what they name) and manifest.json (hashes of the sources, so that a stale build is noticed).
+ * Builds the web bundle into `server/static/`: app.js, app.css, icon.svg, licenses.txt, index.html (whose
+ * links carry a hash of what they name) and manifest.json (hashes of the sources, so that a stale build is noticed).
  */
 import { createHash } from "node:crypto";
 import { mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
@@ -21,9 +21,24 @@ function sources() {
   return Object.fromEntries(files.map((name) => [name, hash(readFileSync(join(web, name)))]));
 }
 
+/** What the bundle contains of others, with their licences. */
+function licenses() {
+  const { dependencies } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+  return Object.keys(dependencies)
+    .sort()
+    .map((name) => {
+      const folder = join(root, "node_modules", name);
+      const { version, license } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+      const file = readdirSync(folder).find((entry) => /^licen[cs]e/i.test(entry));
+      return `${name} ${version} (${license})\n\n${readFileSync(join(folder, file), "utf8").trim()}\n`;
+    })
+    .join(`\n${"-".repeat(78)}\n\n`);
+}
+
 function finish() {
   const read = (name) => readFileSync(join(out, name));
   writeFileSync(join(out, "icon.svg"), readFileSync(join(web, "icon.svg")));
+  writeFileSync(join(out, "licenses.txt"), licenses());
   const version = (name) => hash(read(name)).slice(0, 12);
   const page = readFileSync(join(web, "index.html"), "utf8")
     .replace("%ICON%", version("icon.svg"))
@@ -47,7 +62,7 @@ const build = await context({
   minify: !watching,
   format: "iife",
   target: ["chrome123", "firefox121", "safari17.5"],
-  legalComments: "linked",
+  legalComments: "none",
   logLevel: "warning",
   plugins: [{ name: "finish", setup: (setup) => setup.onEnd(({ errors }) => { if (errors.length === 0) finish(); }) }],
 });

@@ -200,6 +200,30 @@ def test_a_denied_change_is_not_made(opened: Open, serve: Serve) -> None:
     assert (server.workspace / "greetings.py").read_text() == FILES["greetings.py"]
 
 
+def test_what_a_model_writes_is_never_run(opened: Open, serve: Serve) -> None:
+    hostile = (
+        '<img src=x onerror="document.title=1"> <script>document.title=2</script>\n\n'
+        "[a link](javascript:document.title=3) ![a picture](https://example.invalid/p.png)\n\n"
+        '<div style="position:fixed" onclick="document.title=4">covered</div>\n\n'
+        "[fine](https://example.invalid/page) and <https://example.invalid/auto>\n"
+    )
+    server, _ = serve([Turn(text=hostile)])
+    chat = opened(server)
+    chat.send("<b>Hello</b>")
+    chat.wait_for_end()
+    answer = chat.page.locator(".agent .prose")
+    expect(answer).to_contain_text('<div style="position:fixed"')
+    assert answer.locator("img, script, div, [style], [onclick], [onerror]").count() == 0
+    links = answer.locator("a[href]")
+    assert links.evaluate_all("links => links.map((link) => [link.href, link.rel])") == [
+        ["https://example.invalid/p.png", "noopener noreferrer"],
+        ["https://example.invalid/page", "noopener noreferrer"],
+        ["https://example.invalid/auto", "noopener noreferrer"],
+    ]
+    expect(chat.page.locator(".user-text")).to_have_text("<b>Hello</b>")
+    assert "Hello" in chat.page.title()
+
+
 def test_mode_chosen_before_and_during_a_session(opened: Open, serve: Serve) -> None:
     server, _ = serve([Turn(calls=[EDIT]), Turn(text="Done.")], files=FILES)
     chat = opened(server)
@@ -336,8 +360,12 @@ def test_the_picture_of_the_readme(opened: Open, serve: Serve, tmp_path: Path) -
         '    def test_greet(self):\n        self.assertEqual(greet("Ada"), "hello, Ada")\n'
     )
     files = {**FILES, "smoke.py": smoke}
-    server, _ = serve(turns, files=files)
+    server, _ = serve([Turn(text="Done."), Turn(text="Done."), *turns], files=files)
     chat = opened(server, viewport={"width": 1280, "height": 900}, device_scale_factor=1.5)
+    for earlier in ("Where is the configuration read?", "Add a --json flag to the report command"):
+        chat.send(earlier)
+        chat.wait_for_end()
+        chat.page.keyboard.press("Alt+n")
     chat.send("test_greet fails. Find out why and fix it.")
     chat.answer("allow_once")
     expect(chat.page.locator(".approval-command")).to_be_visible()
