@@ -22,7 +22,7 @@ from agent.log import Log, LogError
 from agent.models.client import ModelClient
 from agent.prompt_chain import IdNode, Node
 from agent.state import fold
-from tools.registry import Profile
+from tools.registry import OUTPUT_LIMITS, Profile
 from tools.workspace import Workspace
 
 Listener = Callable[[Event | Live], None]
@@ -51,6 +51,7 @@ class Session:
         self.max_steps, self.max_output = max_steps, max_output
         self.state = fold(events)
         self.workspace.seen = self.state.seen
+        self.workspace.output_limit = OUTPUT_LIMITS[self.state.profile]
         self.task: asyncio.Task[None] | None = None
         self.recovery = asyncio.Lock()
         """Held while what a crash left open is being closed: it is closed once."""
@@ -180,4 +181,5 @@ class Session:
             return
         event = future.result()
         self.state.apply(event)
+        self.workspace.output_limit = OUTPUT_LIMITS[self.state.profile]
         self.tell(event)

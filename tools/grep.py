@@ -23,7 +23,6 @@ from tools.tool import Arguments, ProgramText, Progress, Tool
 from tools.workspace import Workspace
 
 MATCHES: Final = 100
-MAX_BYTES: Final = 48 * 1024
 MAX_CONTEXT: Final = 20
 DEADLINE: Final = 30.0
 """Seconds after which a search is stopped and what it found is shown as incomplete."""
@@ -35,7 +34,7 @@ _PROC: Final = "/proc/self/fd"
 class GrepArguments(Arguments):
     pattern: ProgramText = Field(min_length=1, description="Regular expression (Rust syntax).")
     path: str | None = Field(None, description="Folder or file to search, relative to the workspace.")
-    glob: ProgramText | None = Field(None, description="Only files like this, such as *.py; !*.py leaves them out.")
+    glob: ProgramText | None = Field(None, description="Only such files, as in *.py; !*.py leaves them out.")
     context: int | None = Field(None, ge=0, le=MAX_CONTEXT, description="Lines shown around each match.")
     ignore_case: bool | None = None
     limit: int | None = Field(None, ge=1, le=1000, description=f"Most matches shown (default {MATCHES}).")
@@ -45,6 +44,7 @@ class GrepArguments(Arguments):
 class _Hits:
     """What was found so far, and what is known to be missing."""
 
+    room: int
     files: list[FileMatches] = field(default_factory=list)
     matches: int = 0
     size: int = 0
@@ -62,11 +62,16 @@ class _Hits:
             found.lines = _first(found.lines, room)
             found.matches = room
             self.stopped = f"first {limit} matches"
+        lines = _fitting(found.lines, self.room - self.size)
+        if len(lines) < len(found.lines):
+            found.lines = lines
+            found.matches = sum(line.is_match for line in lines)
+            self.stopped = f"first {self.room // 1000} kB"
         self.files.append(found)
         self.matches += found.matches
         self.size += len(found.path) + sum(len(line.data) + 8 for line in found.lines)
-        if self.stopped is None and self.size > MAX_BYTES:
-            self.stopped = f"first {MAX_BYTES // 1024} KiB"
+        if self.stopped is None and self.size > self.room:
+            self.stopped = f"first {self.room // 1000} kB"
         return self.stopped is None
 
 
@@ -89,7 +94,7 @@ class Grep(Tool):
 
     async def run(self, arguments: GrepArguments, workspace: Workspace, progress: Progress) -> ToolResult:
         start = await asyncio.to_thread(_start, arguments, workspace)
-        hits, outcome = _Hits(), Outcome()
+        hits, outcome = _Hits(workspace.output_limit), Outcome()
         with _opened(workspace.root, start) as (descriptor, given):
             flags = _flags(arguments, start, given)
             await _collect(flags, descriptor, arguments.limit or MATCHES, hits, outcome)
@@ -282,6 +287,15 @@ def _first(lines: list[Line], matches: int) -> list[Line]:
             matches -= 1
         kept.append(line)
     return kept
+
+
+def _fitting(lines: list[Line], room: int) -> list[Line]:
+    """The lines that fit in so many bytes; at least one."""
+    for count, line in enumerate(lines):
+        room -= len(line.data) + 8
+        if room < 0:
+            return lines[: max(count, 1)]
+    return lines
 
 
 def _notes(

@@ -19,7 +19,6 @@ from tools.tool import Arguments, Progress, Tool
 from tools.workspace import Workspace, content_hash
 
 MAX_LINES: Final = 2_000
-MAX_BYTES: Final = 48 * 1024
 MAX_LINE: Final = 2_000
 """Characters of a line that are shown; the rest is clipped and counted."""
 LISTED: Final = 50
@@ -39,6 +38,7 @@ class _Page:
     """Lines that are shown, up to the limits, and what was left out."""
 
     first: int
+    limit: int
     text: list[str]
     size: int = 0
     clipped: int = 0
@@ -48,7 +48,7 @@ class _Page:
         """Show one more line; False where a limit is reached and it was not taken."""
         shown = f"{self.first + len(self.text)}\t{visible(line, MAX_LINE)}"
         size = len(shown.encode("utf-8", "replace")) + 1
-        if len(self.text) >= MAX_LINES or (self.text and self.size + size > MAX_BYTES):
+        if len(self.text) >= MAX_LINES or (self.text and self.size + size > self.limit):
             self.full = True
             return False
         self.text.append(shown)
@@ -118,7 +118,7 @@ def _read(arguments: ReadArguments, workspace: Workspace) -> ToolResult:
     first = arguments.start or 1
     if first > max(len(lines), 1):
         raise InvalidArguments(f"{current.path} has {len(lines)} lines; start is {first}.")
-    page = _Page(first, [])
+    page = _Page(first, workspace.output_limit, [])
     for line in lines[first - 1 : arguments.end]:
         if not page.take(line):
             break
@@ -175,7 +175,7 @@ def _read_huge(arguments: ReadArguments, workspace: Workspace) -> ToolResult:
         kind = binary_kind(os.pread(descriptor, SAMPLE, 0))
         if kind is not None:
             raise _not_text(entry.path, kind, entry.size)
-        page = _Page(arguments.start or 1, [])
+        page = _Page(arguments.start or 1, workspace.output_limit, [])
         offset = _offset(descriptor, page.first)
         if offset is None:
             raise InvalidArguments(f"{entry.path} has fewer lines than start ({page.first}).")

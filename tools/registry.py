@@ -11,6 +11,9 @@ from tools.tool import Tool
 Profile = Literal["full", "compact"]
 """`full` describes every tool at length; `compact` fits small models (≤ 500 prompt tokens in all)."""
 
+OUTPUT_LIMITS: dict[Profile, int] = {"full": 48 * 1024, "compact": 4_000}
+"""Bytes that one result may show."""
+
 TOOLS: dict[str, Tool] = {tool.name: tool for tool in (Read(), Grep(), Edit(), Shell())}
 
 

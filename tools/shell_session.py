@@ -36,6 +36,7 @@ class ShellSession:
 
     def __init__(self, workspace: "Workspace", limit: int = 30_000) -> None:
         self.limit = limit
+        self._workspace = workspace
         self.jobs: dict[str, Job] = {}
         self._root = workspace.root
         self._policy = workspace.policy
@@ -230,7 +231,8 @@ class ShellSession:
 
     def _output(self, sandbox: Sandbox, number: int, at_once: bool = False) -> Output:
         name = f"out/{number}"
-        return Output(sandbox.run_folder / name, self.limit, f"{sandbox.inside}/{name}", at_once)
+        limit = min(self.limit, self._workspace.output_limit)
+        return Output(sandbox.run_folder / name, limit, f"{sandbox.inside}/{name}", at_once)
 
     def _stream(
         self, sandbox: Sandbox, number: int, tty: bool, sink: Callable[[bytes], object]

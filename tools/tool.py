@@ -68,7 +68,7 @@ class Tool(ABC):
         description = cls.description()
         if brief:
             description = description.split("\n", 1)[0]
-            parameters = _without_descriptions(parameters)
+            parameters = _without_details(parameters)
         function = {"name": cls.name, "description": description, "parameters": parameters}
         return {"type": "function", "function": function}
 
@@ -132,13 +132,19 @@ def _plain(schema: dict[str, Any]) -> dict[str, Any]:
     return walk(schema)
 
 
-def _without_descriptions(node: Any) -> Any:
+_DETAILS = frozenset(
+    ("description", "additionalProperties", "minimum", "maximum", "exclusiveMinimum", "minLength", "minItems")
+)
+
+
+def _without_details(node: Any) -> Any:
+    """Names and types only: bounds are checked when the call is made, and said then."""
     if isinstance(node, list):
-        return [_without_descriptions(item) for item in node]
+        return [_without_details(item) for item in node]
     if not isinstance(node, dict):
         return node
     return {
-        key: _without_descriptions(value)
+        key: _without_details(value)
         for key, value in node.items()
-        if key not in ("description", "additionalProperties") or isinstance(value, dict)
+        if key not in _DETAILS or isinstance(value, dict)
     }

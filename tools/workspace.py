@@ -37,6 +37,7 @@ class Workspace:
 
     `seen` holds, per relative path, the hash of the content the model last saw: edits compare and swap
     on it. It is a fold of the log; whoever opens a session fills it. `shell` is started on first use.
+    `output_limit` bounds what one result shows (bytes): small models have little room.
     """
 
     root: Path
@@ -46,6 +47,7 @@ class Workspace:
     write_through: WriteThrough | None = None
     refresh: Refresh | None = None
     shell: "ShellSession | None" = None
+    output_limit: int = 48 * 1024
 
     async def close(self) -> None:
         """End the shell and everything that runs in its sandbox."""

@@ -19,7 +19,7 @@ def system(profile: Profile, mode: Mode, workspace: str, instructions: str | Non
     if profile == "full":
         parts += [text(f"mode_{mode}"), f"Workspace: {workspace}"]
     elif mode == "plan":
-        parts.append("Change nothing; answer with a plan.")
+        parts.append("Only plan; change nothing.")
     if instructions:
         parts.append(f"Instructions of this repository (AGENTS.md):\n\n{instructions}")
     return "\n\n".join(parts)

@@ -8,7 +8,7 @@ import pytest
 from tests.support.calling import call, workspace
 from tools.errors import InvalidArguments, OutsideWorkspace
 from tools.files import MAX_FILE_BYTES, NotFound
-from tools.read import MAX_BYTES, Read
+from tools.read import Read
 from tools.workspace import Buffer, Workspace, content_hash
 
 
@@ -68,7 +68,7 @@ async def test_a_long_file_is_shown_in_part_and_says_how_to_go_on(place: Workspa
 async def test_bytes_are_limited_too(place: Workspace) -> None:
     (place.root / "a.txt").write_text(("x" * 999 + "\n") * 500)
     result = await read(place, "a.txt")
-    assert len(result.text) < MAX_BYTES + 200
+    assert len(result.text) < 48 * 1024 + 200
     assert "continue with start=" in result.text
 
 
