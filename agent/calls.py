@@ -85,21 +85,26 @@ async def run_calls(
     """
     here = Step(session, generation, turn, step, instructed=set(session.state.instructions))
     outcomes: list[str] = []
-    calls = list(enumerate(generation.calls))
-    for reading, group in groupby(calls, key=lambda item: _reads_only(item[1])):
-        batch = [call for _, call in group]
-        here.group += 1
-        if reading and len(batch) > 1:
-            limit = asyncio.Semaphore(PARALLEL)
-
-            async def one(call: Call, limit: asyncio.Semaphore = limit) -> str:
-                async with limit:
-                    return await _run(here, call, refuse)
-
-            outcomes += await asyncio.gather(*map(one, batch))
-        else:
-            outcomes += [await _run(here, call, refuse) for call in batch]
+    for reading, group in groupby(generation.calls, key=_reads_only):
+        calls = list(group)
+        for batch in [calls] if reading else [[call] for call in calls]:
+            here.group += 1
+            outcomes += await _run_batch(here, batch, refuse)
     return outcomes
+
+
+async def _run_batch(here: Step, calls: list[Call], refuse: str | None) -> list[str]:
+    """Check the calls side by side, announce them in the model's order, run them side by side."""
+    started, limit = now(), asyncio.Semaphore(PARALLEL)
+    batch = await asyncio.gather(*(_prepare(here, call) for call in calls))
+    for prepared in batch:
+        await _announce(here, prepared)
+
+    async def one(prepared: Prepared) -> str:
+        async with limit:
+            return await _run(here, prepared, refuse, started)
+
+    return await asyncio.gather(*map(one, batch))
 
 
 async def close_calls(session: Session, how: Synthetic, text: str) -> None:
@@ -125,10 +130,7 @@ def _reads_only(call: Call) -> bool:
     return tool is not None and tool.read_only
 
 
-async def _run(here: Step, call: Call, refuse: str | None) -> str:
-    started = now()
-    prepared = await _prepare(here, call)
-    await _announce(here, prepared)
+async def _run(here: Step, prepared: Prepared, refuse: str | None, started: int) -> str:
     if refuse is not None:
         await _finish(here, prepared, ToolResult(refuse, error="invalid_arguments"), started, "repeated")
         return prepared.parse if prepared.parse != "ok" else "failed"

@@ -128,7 +128,9 @@ async def test_reading_calls_run_side_by_side_and_changing_ones_in_order(root: P
         events = await turn(session)
     assert (root / "a.py").read_text() == "one = 111\n"
     groups = [item["group"] for item in data(events, "tool.call")]
-    assert groups == [1, 1, 2, 3] or groups == [1, 1, 2, 2]
+    assert groups == [1, 1, 2, 3]
+    announced = [item["call_id"] for item in data(events, "tool.call")]
+    assert announced == [item["id"] for item in data(events, "generation")[0]["calls"]]
     assert paired(events)
     assert len(data(events, "edit")) == 2
 
