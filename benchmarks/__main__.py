@@ -12,7 +12,11 @@ import time
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
-NAMES = sorted(file.stem for file in FOLDER.glob("*.py") if not file.stem.startswith("_"))
+NAMES = sorted(
+    file.stem
+    for file in FOLDER.glob("*.py")
+    if not file.stem.startswith("_") and '__name__ == "__main__"' in file.read_text(encoding="utf-8")
+)
 
 
 def met(name: str, tries: int) -> bool:
