@@ -131,7 +131,9 @@ class PrefixCache:
         if best is None:
             return None, 0
         copy = DynamicCache()
-        heads: list[Any] = [layer.head(best_length) for layer in best.cache.layers if isinstance(layer, GrowingLayer)]
+        heads: list[Any] = [
+            layer.head(best_length) for layer in best.cache.layers if isinstance(layer, GrowingLayer)
+        ]
         copy.layers, copy.layer_class_to_replicate = heads, None
         return copy, best_length
 

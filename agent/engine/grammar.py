@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 import llguidance
@@ -19,6 +20,12 @@ class Vocabulary:
 
     def __init__(self, tokenizer_json: str, size: int, eos_id: int) -> None:
         self.tokenizer = llguidance.LLTokenizer(tokenizer_json, n_vocab=size, eos_token=eos_id)
+
+    @cached_property
+    def not_opening(self) -> Sequence[bool]:
+        """Every id but those that begin a tool call: text that starts with `<t`, or `<` alone."""
+        texts = (self.tokenizer.decode_str([id]).strip() for id in range(self.tokenizer.vocab_size))
+        return [not (text and OPEN.startswith(text)) and not text.startswith(OPEN) for text in texts]
 
 
 class ToolCallConstraint:
@@ -74,6 +81,19 @@ class ToolCallConstraint:
         log.warning("a tool call is not constrained: %s", self._matcher.get_error())
         self._matcher = None
         return True
+
+
+class NoCallFirst:
+    """The answer does not begin with a tool call; after its first id anything goes."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._mask: Sequence[bool] | None = vocabulary.not_opening
+
+    def allowed(self) -> Sequence[bool] | None:
+        return self._mask
+
+    def accept(self, id: int) -> None:
+        self._mask = None
 
 
 def grammar(tools: Sequence[Mapping[str, Any]]) -> str:

@@ -33,7 +33,7 @@ WINDOW: Final = 8192
 """Of the embedded model."""
 LEAST_OUTPUT: Final = 64
 """Tokens that must be left for the answer; with fewer, the context is said to overflow."""
-MOST_OUTPUT: Final = 512
+MOST_OUTPUT: Final = 320
 """Of an answer, where neither the request nor the settings say. Small models ramble."""
 TEMPERATURE: Final = 0.2
 TOP_P: Final = 0.9
@@ -189,6 +189,7 @@ async def _generate(
 ) -> AsyncGenerator[Chunk, None]:
     from agent.engine.protocol import Job
     from agent.engine.protocol import Sampling as Drawing
+    from agent.engine.repetition import is_looping
     from agent.rendering.answer import AnswerReader
 
     answer = AnswerReader({tool["function"]["name"] for tool in request.tools}, sampling.stop)
@@ -196,10 +197,13 @@ async def _generate(
     # At most one entry for each token that fits the window, so it cannot grow beyond that.
     chunks: asyncio.Queue[list[Delta] | None] = asyncio.Queue()
 
+    written: list[int] = []
+
     def on_token(id: int, logprob: float) -> bool:
+        written.append(id)
         if id not in opened.renderer.end_ids and (deltas := answer.feed(characters.feed(id))):
             loop.call_soon_threadsafe(chunks.put_nowait, deltas)
-        return answer.stopped
+        return answer.stopped or (opened.router is not None and is_looping(written))
 
     job = Job(
         key=request.session_id,
@@ -212,7 +216,7 @@ async def _generate(
             eos_ids=opened.renderer.end_ids,
         ),
         opening=opening,
-        constraint=opened.constraint(request.tools) if request.tools else None,
+        constraint=opened.constraint(request.tools, request.messages[-1].get("role")),
     )
     task = asyncio.create_task(opened.engine.generate(job, on_token))
     task.add_done_callback(lambda _: chunks.put_nowait(None))

@@ -9,13 +9,15 @@ from typing import Any
 from jinja2 import TemplateError
 from transformers import AutoTokenizer
 
-from agent.engine.grammar import ToolCallConstraint, Vocabulary
+from agent.engine.grammar import NoCallFirst, ToolCallConstraint, Vocabulary
+from agent.engine.protocol import Constraint
 from agent.engine.torch_engine import EngineSettings, TorchEngine
 from agent.models.routing import Router
 from agent.rendering.chatml import ChatML
 from agent.rendering.codec import Codec
 from agent.rendering.conversation import Conversations
 from agent.rendering.renderer import Message, Renderer
+from agent.rendering.routed import RoutedChatML
 from agent.rendering.template import Template
 
 
@@ -30,8 +32,13 @@ class OpenedModel:
     vocabulary: Vocabulary
     router: Router | None
 
-    def constraint(self, tools: Sequence[dict[str, Any]]) -> ToolCallConstraint:
-        """Keeps the calls of one answer to these tools' schemas."""
+    def constraint(self, tools: Sequence[dict[str, Any]], last: str | None) -> Constraint | None:
+        """Keeps the calls of one answer to these tools' schemas. `last` is the role of the last message: a
+        routed model that has got a result must answer; left alone it would repeat the call."""
+        if not tools:
+            return None
+        if self.router and last == "tool":
+            return NoCallFirst(self.vocabulary)
         return ToolCallConstraint(self.vocabulary, tools, self.codec.decode)
 
 
@@ -44,7 +51,11 @@ def open_folder(folder: Path, *, routed: bool, settings: EngineSettings | None =
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     codec = Codec(folder / "tokenizer.json")
     ends = _end_ids(folder, config)
-    renderer: Renderer = ChatML(codec, ends) if ChatML.fits(codec) else _template(folder, codec, ends)
+    renderer: Renderer
+    if ChatML.fits(codec):
+        renderer = (RoutedChatML if routed else ChatML)(codec, ends)
+    else:
+        renderer = _template(folder, codec, ends)
     size = (config.get("text_config") or config)["vocab_size"]
     engine = TorchEngine(folder, settings=settings)
     return OpenedModel(

@@ -43,47 +43,60 @@ class ChatML:
         system, rest = "", list(messages)
         if rest and rest[0].get("role") in ("system", "developer"):
             system, rest = content(rest[0]), rest[1:]
-        if tools:
-            lines = "\n".join(orjson.dumps(tool["function"]).decode() for tool in tools)
-            system = f"{system}\n\n{_TOOLS.format(tools=lines)}".strip()
+        if tools and (described := self._described(tools)):
+            system = f"{system}\n\n{described}".strip()
         ids = self._block("system", system) if system else []
-        return [*ids, *self._blocks(rest), *self._opening]
+        return [*ids, *self._blocks(rest, ()), *self._opening]
 
     def extend(
         self, before: Sequence[Message], new: Sequence[Message], tools: Sequence[Message], ended: bool
     ) -> list[int] | None:
         close = "\n" if ended else f"{END}\n"
-        return [*self._codec.encode_control(close), *self._blocks(new), *self._opening]
+        return [*self._codec.encode_control(close), *self._blocks(new, before), *self._opening]
 
     def unanswered(self, prompt: Sequence[int], new: Sequence[Message]) -> list[int] | None:
         size = len(self._opening)
         if list(prompt[-size:]) != self._opening:
             return None
-        return [*prompt[:-size], *self._blocks(new), *self._opening]
+        return [*prompt[:-size], *self._blocks(new, ()), *self._opening]
 
     def call(self, name: str, arguments: dict[str, Any]) -> list[int] | None:
         # With the spaces of Python's json: what models have seen most.
         body = f'<tool_call>\n{{"name": {_json(name)}, "arguments": {_json(arguments)}}}\n</tool_call>'
         return [*self._codec.encode(body), *self._codec.encode_control(END)]
 
-    def _blocks(self, messages: Sequence[Message]) -> list[int]:
+    def _described(self, tools: Sequence[Message]) -> str:
+        """What the system message says of the tools."""
+        return _TOOLS.format(tools="\n".join(orjson.dumps(tool["function"]).decode() for tool in tools))
+
+    def _returned(self, results: Sequence[tuple[str, str]], asked: str) -> str:
+        """The user turn that hands over results: (tool, text) each; `asked` is the user's last message."""
+        return "\n".join(f"<tool_response>\n{text}\n</tool_response>" for _, text in results)
+
+    def _blocks(self, new: Sequence[Message], before: Sequence[Message]) -> list[int]:
         ids: list[int] = []
-        responses: list[str] = []
-        for message in messages:
-            if message.get("role") == "tool":
-                responses.append(f"<tool_response>\n{content(message)}\n</tool_response>")
+        results: list[tuple[str, str]] = []
+        asked, names = "", {}
+        for at, message in enumerate([*before, *new]):
+            role, text, calls = message.get("role", "user"), content(message), message.get("tool_calls") or ()
+            names.update({call["id"]: call["function"]["name"] for call in calls})
+            fresh = at >= len(before)
+            if role == "tool":
+                if fresh:
+                    results.append((names.get(message.get("tool_call_id"), "tool"), text))
                 continue
-            if responses:
-                ids += self._block("user", "\n".join(responses))
-                responses = []
-            role = message.get("role", "user")
-            text = content(message)
-            if role == "assistant":
-                written = [_written(call["function"]) for call in message.get("tool_calls") or ()]
-                text = "\n".join(part for part in (text, *written) if part)
-            ids += self._block("system" if role == "developer" else role, text)
-        if responses:
-            ids += self._block("user", "\n".join(responses))
+            if results:
+                ids += self._block("user", self._returned(results, asked))
+                results = []
+            if role == "user":
+                asked = text
+            if fresh:
+                text = "\n".join(
+                    part for part in (text, *(_written(call["function"]) for call in calls)) if part
+                )
+                ids += self._block("system" if role == "developer" else role, text)
+        if results:
+            ids += self._block("user", self._returned(results, asked))
         return ids
 
     def _block(self, role: str, text: str) -> list[int]:
