@@ -92,7 +92,8 @@ async def _turn(session: Session, prompt: Prompt) -> None:
         await _begin(session, turn)
         end = await _steps(session, turn, facts)
     except asyncio.CancelledError:
-        end = End("cancelled")
+        stopped = End("interrupted", "the server stopped during this turn")
+        end = stopped if session.interrupted else End("cancelled")
     except ContextOverflow as error:
         end = End("overlong", error.message)
     except ModelError as error:

@@ -53,6 +53,7 @@ class Session:
         self.workspace.seen = self.state.seen
         self.workspace.output_limit = OUTPUT_LIMITS[self.state.profile]
         self.task: asyncio.Task[None] | None = None
+        self.interrupted = False
         self.recovery = asyncio.Lock()
         """Held while what a crash left open is being closed: it is closed once."""
         self.node: Node | None = None
@@ -159,6 +160,11 @@ class Session:
         if self.task is None or self.task.done():
             return False
         return self.task.cancel()
+
+    def interrupt(self) -> bool:
+        """As `cancel`, but the log says that the server stopped, not that a person did it."""
+        self.interrupted = True
+        return self.cancel()
 
     async def close(self) -> None:
         """Cancel a running turn, wait for its end to be stored, end the workspace's processes."""

@@ -53,11 +53,14 @@ class Hub:
             task.cancel()
         for connection in tuple(self.connections):
             connection.abort(STOPPING, "the server is stopping")
-        for live in tuple(self.sessions.values()):
-            try:
-                await live.close()
-            except Exception:
-                log.exception("session %s was not closed cleanly", live.id)
+        lives = tuple(self.sessions.values())
+        for live, result in zip(
+            lives,
+            await asyncio.gather(*(live.close(stopping=True) for live in lives), return_exceptions=True),
+            strict=True,
+        ):
+            if isinstance(result, BaseException):
+                log.error("session %s was not closed cleanly", live.id, exc_info=result)
         self.sessions.clear()
         await self.opener.close()
 

@@ -271,8 +271,13 @@ class LiveSession:
             if not self.busy:
                 await self._let_go()
 
-    async def close(self) -> None:
-        """End the running turn and everything that waits, then let go."""
+    async def close(self, *, stopping: bool = False) -> None:
+        """End the running turn and everything that waits, then let go.
+
+        `stopping`: because the server stops; the log then calls the turn interrupted, not cancelled.
+        """
+        if stopping and self.session is not None:
+            self.session.interrupt()
         for ticket in (*self._inbox, *self._tickets.values()):
             ticket.fail(SessionFailed("the session was closed"))
         self._inbox.clear()
@@ -307,8 +312,7 @@ class LiveSession:
         if known is not None:
             seq, kind = known
             ticket.accept(seq, _as(kind))
-            self._tickets.pop(prompt.message_id, None)
-            ticket.finish(await self.outcome(seq) or {"reason": "end_turn"})
+            self._spawn(self._answer_known(ticket, seq))
         elif self._turning is not None or session.state.queued:
             event = await session.queue(prompt)
             ticket.accept(event.seq, "queue")
@@ -318,6 +322,17 @@ class LiveSession:
             self._current = ticket
             self._turning = self._spawn(self._turns(session, ticket, prompt))
             await asyncio.wait({ticket.accepted})
+
+    async def _answer_known(self, ticket: Ticket, seq: int) -> None:
+        """Answer a prompt that the log accepted before, under another ticket or in another process."""
+        self._tickets.pop(ticket.prompt.message_id, None)
+        try:
+            while (ended := await self.outcome(seq)) is None and self._turning is not None:
+                await asyncio.wait({self._turning})
+        except Exception as error:  # noqa: BLE001 - whatever the store raises, the answer must come
+            ticket.fail(SessionFailed(str(error)))
+            return
+        ticket.finish(ended or {"reason": "interrupted"})
 
     async def _turns(self, session: Session, ticket: Ticket | None, prompt: Prompt | None) -> None:
         """Run a prompt, then what has queued behind it, until nothing waits."""

@@ -21,6 +21,8 @@ from server.version import VERSION
 HARD_LIMIT = 64 << 20
 """Bytes of one incoming frame; beyond, the connection is closed with 1009."""
 STOP_S = 10
+SWITCH_S = 0.0005
+"""How long a worker thread may keep the interpreter while the event loop waits for it."""
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +33,7 @@ class CannotListen(Exception):
 
 def run(main: Coroutine[Any, Any, int]) -> int:
     """Run a coroutine on the fastest event loop there is here."""
+    sys.setswitchinterval(SWITCH_S)
     if sys.platform == "win32":
         return asyncio.run(main)
     import uvloop

@@ -1,27 +1,30 @@
 """REST, health, metrics and the page: what they give, and to whom."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from server import app as app_module
+from tests.support.inprocess import starting
 
 GO = [{"type": "text", "text": "Fix the greeting."}]
 SCRIPT = [{"text": "I look.", "calls": [{"name": "read", "arguments": {"path": "missing.py"}}]}, "Done."]
 
 
 @pytest.fixture
-async def talked(serve: Any) -> AsyncIterator[tuple[Any, str, httpx.AsyncClient]]:
+async def talked(tmp_path: Path) -> AsyncIterator[tuple[Any, str, httpx.AsyncClient]]:
     """A server with one conversation, its session, and an HTTP client with the token."""
-    server, _ = await serve(SCRIPT)
-    async with server.client() as client:
-        session = await client.new_session(server.workspace)
-        await client.call("session/prompt", sessionId=session, prompt=GO)
-    headers = {"Authorization": f"Bearer {server.token}"}
-    async with httpx.AsyncClient(base_url=server.url, headers=headers, trust_env=False) as http:
-        yield server, session, http
+    async with starting(tmp_path) as start:
+        server, _ = await start(SCRIPT)
+        async with server.client() as client:
+            session = await client.new_session(server.workspace)
+            await client.call("session/prompt", sessionId=session, prompt=GO)
+        headers = {"Authorization": f"Bearer {server.token}"}
+        async with httpx.AsyncClient(base_url=server.url, headers=headers, trust_env=False) as http:
+            yield server, session, http
 
 
 async def test_the_log_is_read_in_pages(talked: Any) -> None:

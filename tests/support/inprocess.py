@@ -1,7 +1,8 @@
 """The real application on a real socket, in the event loop of the test."""
 
 import asyncio
-import subprocess
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,6 +15,7 @@ from server.hub import Hub
 from server.settings import Settings
 from server.store import Store
 from tests.support.acp import AcpClient
+from tests.support.scripted_model import ScriptedModel
 
 TOKEN = "a-token-for-tests-only"
 
@@ -82,9 +84,19 @@ class InProcess:
     def client(self, **options: Any) -> AcpClient:
         return AcpClient(self.url, options.pop("token", TOKEN), **options)
 
-    def commit(self) -> None:
-        """Make the workspace a repository."""
-        subprocess.run(["git", "init", "-q"], cwd=self.workspace, check=True)
+
+@asynccontextmanager
+async def starting(folder: Path) -> AsyncIterator[Callable[..., Any]]:
+    """Gives `start`: `server, model = await start([turns], mode="ask")`; all is stopped at the end."""
+    async with AsyncExitStack() as stack:
+
+        async def start(turns: Any = (), **options: Any) -> tuple[InProcess, ScriptedModel]:
+            model = stack.enter_context(ScriptedModel(turns))
+            flags = {"agent.model": "scripted", **options.pop("flags", {})}
+            server = InProcess(folder, model_url=model.base_url, **options, **flags)
+            return await stack.enter_async_context(server), model
+
+        yield start
 
 
 def _scripted(url: str) -> dict[str, Any]:

@@ -155,7 +155,7 @@ async def test_a_stop_says_1001_and_ends_the_turn(serve: Any) -> None:
         assert client.closed == 1001
         await server.task
         events = await server.store.all_events(session)
-        assert events[-1].type == "turn.ended"
+        assert (events[-1].type, events[-1].data["reason"]) == ("turn.ended", "interrupted")
         assert (await server.store.session(session)).owner is None
 
 
