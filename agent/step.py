@@ -51,6 +51,7 @@ async def _sample(session: Session, turn: int, step: int) -> Generation:
                     case Delta():
                         first = first or now()
                         (text if chunk.kind == "text" else thought).push(chunk.text)
+                        await asyncio.sleep(0)  # whoever watches is sent it before more is read
                     case Retry():
                         await _note_retry(session, turn, step, chunk.message, chunk.attempt)
                     case Completion():

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
+import orjson
 import websockets
 
 
@@ -145,8 +146,8 @@ class AcpClient:
     async def _read(self) -> None:
         try:
             async for data in self.socket:
-                message = json.loads(data)
-                self.frames.append(Frame(time.time(), message))
+                came, message = time.time(), orjson.loads(data)
+                self.frames.append(Frame(came, message))
                 if self.on_frame is not None:
                     self.on_frame(message)
                 if "method" in message and "id" in message:
