@@ -52,11 +52,14 @@ function sentence(words: string): string {
 function turnFacts(data: Dict): string {
   const steps = number(data["steps"]);
   const usage = dict(data["usage"]);
-  const tokens = (number(usage["input"]) ?? 0) + (number(usage["output"]) ?? 0);
+  const input = number(usage["input"]) ?? 0;
+  const tokens = input + (number(usage["output"]) ?? 0);
+  const hits = number(usage["cached"]);
+  const cached = hits === undefined || input === 0 ? "" : ` (${String(Math.round((100 * hits) / input))} % cached)`;
   const cost = number(data["cost"]);
   const parts = [
     steps === undefined || steps === 0 ? "" : `${String(steps)} ${steps === 1 ? "step" : "steps"}`,
-    tokens === 0 ? "" : `${formatCount(tokens)} tokens`,
+    tokens === 0 ? "" : `${formatCount(tokens)} tokens${cached}`,
     cost === undefined ? "" : formatCost(cost),
   ];
   return parts.filter(Boolean).join(" · ");

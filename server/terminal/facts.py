@@ -44,13 +44,15 @@ class Facts:
         ]
 
     def summary(self, ended: Ended) -> str:
-        """`3 steps · 4,100 tokens · $0.0123 · 2 files changed`, as far as it is known."""
+        """`3 steps · 4,100 tokens (92% cached) · $0.0123 · 2 files changed`, as far as it is known."""
         usage = ended.usage or {}
-        tokens = int(usage.get("input") or 0) + int(usage.get("output") or 0)
+        prompt, hits = int(usage.get("input") or 0), usage.get("cached")
+        tokens = prompt + int(usage.get("output") or 0)
+        cached = f" ({round(100 * hits / prompt)}% cached)" if prompt and hits is not None else ""
         share = f"{100 * self.used // self.window}% of the window" if self.used and self.window else ""
         parts = [
             _count(ended.steps, "step") if ended.steps else "",
-            f"{tokens:,} tokens" if tokens else "",
+            f"{tokens:,} tokens{cached}" if tokens else "",
             share,
             f"${ended.cost:.4f}" if ended.cost is not None else "",
             f"{_count(len(self.changed), 'file')} changed" if self.changed else "",
