@@ -85,27 +85,34 @@ async def _turn(session: Session, prompt: Prompt) -> None:
     await recover(session)
     turn = session.state.turn + 1
     usage, cost = session.state.usage, session.state.cost or 0.0
-    end = End("interrupted")
-    await session.record("prompt", prompt, turn=turn, step=0)
     facts = Facts(session, turn)
     try:
+        end = await _play(session, prompt, turn, facts)
+        await _unbroken(_end(session, end, turn, facts, usage, cost))
+    finally:
+        facts.stop()
+
+
+async def _play(session: Session, prompt: Prompt, turn: int, facts: Facts) -> End:
+    """The turn itself; however it ends, this says why."""
+    try:
+        await session.record("prompt", prompt, turn=turn, step=0)
         await _begin(session, turn)
-        end = await _steps(session, turn, facts)
+        return await _steps(session, turn, facts)
     except asyncio.CancelledError:
         stopped = End("interrupted", "the server stopped during this turn")
-        end = stopped if session.interrupted else End("cancelled")
+        return stopped if session.interrupted else End("cancelled")
     except ContextOverflow as error:
-        end = End("overlong", error.message)
+        return End("overlong", error.message)
     except ModelError as error:
-        end = End("model_error", error.message)
+        return End("model_error", error.message)
     except EnvironmentFault as error:
-        end = End("env_error", error.message)
+        return End("env_error", error.message)
     except LogError:
         raise
     except Exception as error:
         log.exception("turn %d of session %s failed", turn, session.id)
-        end = End("env_error", f"a defect in Etude ended the turn ({type(error).__name__}); it was logged")
-    await _unbroken(_end(session, end, turn, facts, usage, cost))
+        return End("env_error", f"a defect in Etude ended the turn ({type(error).__name__}); it was logged")
 
 
 async def _begin(session: Session, turn: int) -> None:
@@ -196,7 +203,8 @@ class Watch:
 async def _end(session: Session, end: End, turn: int, facts: Facts, usage: Usage, cost: float) -> None:
     state = session.state
     await session.settle()
-    await facts.close(keep=end.reason != "cancelled")
+    if end.reason not in ("cancelled", "interrupted"):
+        await facts.record()
     if end.reason == "cancelled":
         await close_calls(session, "cancelled", "Cancelled: the user stopped this turn.")
     else:

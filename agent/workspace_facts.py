@@ -52,13 +52,11 @@ class Facts:
             self._task = None
             await self.session.record("workspace", state, turn=self.turn, step=0, blobs=blobs)
 
-    async def close(self, keep: bool) -> None:
-        """End of the turn: store what was gathered (`keep`), or stop gathering."""
-        if self._task is not None and not keep:
+    def stop(self) -> None:
+        """Stop gathering what nobody will record."""
+        if self._task is not None:
             self._task.cancel()
-            await asyncio.wait([self._task])
             self._task = None
-        await self.record()
 
 
 async def gather(workspace: Workspace) -> Gathered:

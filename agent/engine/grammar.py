@@ -110,5 +110,7 @@ def grammar(tools: Sequence[Mapping[str, Any]]) -> str:
         }
         for tool in tools
     ]
-    schema = orjson.dumps({"anyOf": calls}).decode()
+    # Else nothing would keep a model from writing white space for ever.
+    spaces = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+    schema = orjson.dumps({"anyOf": calls, "x-guidance": spaces}).decode()
     return f'start: "\\n"? call "\\n"? "{CLOSE}"\ncall: %json {schema}\n'

@@ -37,7 +37,8 @@ def nucleus(probabilities: torch.Tensor, top_p: float) -> torch.Tensor:
     The most probable id always stays.
     """
     ordered, order = probabilities.sort(descending=True)
-    outside = ordered.cumsum(0) - ordered >= top_p
+    above = torch.cat([ordered.new_zeros(1), ordered.cumsum(0)[:-1]])
+    outside = above >= top_p
     outside[0] = False
     return probabilities.index_fill(0, order[outside], 0.0)
 

@@ -106,7 +106,7 @@ class TorchEngine:
     async def close(self) -> None:
         """Stop what runs, forget the weights."""
         self._closed = True
-        for flag in self._flags:
+        for flag in list(self._flags):
             flag.set()
         await asyncio.to_thread(self._thread.shutdown, cancel_futures=True)
         self._prefixes.clear()
@@ -130,7 +130,8 @@ class TorchEngine:
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
-            if self._closed and not stop.is_set():
+            task = asyncio.current_task()
+            if self._closed and task is not None and not task.cancelling():
                 raise EngineError("The engine was closed before it came to this request.") from None
             stop.set()
             raise

@@ -239,6 +239,26 @@ async def test_cancel_while_the_model_speaks(root: Path, script: Any) -> None:
         assert not session.cancel()
 
 
+async def test_cancel_before_anything_happened_is_an_end_like_any_other(root: Path, script: Any) -> None:
+    class Slow(MemoryLog):
+        def submit(self, draft: Draft) -> "asyncio.Future[Event]":
+            loop, future = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
+            loop.call_later(0.05, lambda: future.set_result(MemoryLog.submit(self, draft).result()))
+            return future
+
+    log = Slow(str(ULID()))
+    model = script(["never asked"])
+    async with opened(root, model, log=log) as session:
+        running = asyncio.create_task(turn(session))
+        await until(lambda: session.running)
+        await asyncio.sleep(0.01)
+        session.cancel()
+        events = await running
+        assert [event.type for event in events] == ["prompt", "turn.ended"]
+        assert events[-1].data["reason"] == "cancelled"
+    assert model.requests == []
+
+
 async def test_cancel_while_a_command_runs_closes_its_call(root: Path, script: Any) -> None:
     model = script(
         [{"calls": [call("shell", command="echo started; sleep 60"), call("read", path="a.py")]}, "ok"]
