@@ -1,49 +1,91 @@
-"""Every benchmark, each in a process of its own; its exit status says whether its budgets were met.
+"""All benchmarks, each in a process of its own, as one table. Exits with 1 when a budget is missed.
 
-    python -m benchmarks [NAME…] [--tries N]
-
-A missed budget is measured again, up to N times in all: a busy machine makes things slower, never faster.
+python -m benchmarks [--quick] [--json] [--only NAME] [--update-baselines]
 """
 
 import argparse
+import json
+import os
 import subprocess
 import sys
 import time
-from pathlib import Path
+from collections.abc import Iterator
+from typing import Any
 
-FOLDER = Path(__file__).resolve().parent
-NAMES = sorted(
-    file.stem
-    for file in FOLDER.glob("*.py")
-    if not file.stem.startswith("_") and '__name__ == "__main__"' in file.read_text(encoding="utf-8")
-)
+from benchmarks import baselines
+from benchmarks.measure import Measure, as_json, as_line, first, machine
 
-
-def met(name: str, tries: int) -> bool:
-    """Run one benchmark until its budgets are met, at most `tries` times."""
-    for attempt in range(1, tries + 1):
-        began = time.monotonic()
-        print(f"── {name}" + (f", again ({attempt} of {tries})" if attempt > 1 else ""), flush=True)
-        code = subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], cwd=FOLDER.parent).returncode
-        print(
-            f"── {name}: {'met' if code == 0 else 'MISSED'} in {time.monotonic() - began:.0f} s", flush=True
-        )
-        if code == 0:
-            return True
-    return False
+NAMES = ("edit", "shell", "store", "streaming", "serving")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure against the budgets.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(NAMES)} (default: all)")
-    parser.add_argument("--tries", type=int, default=1, metavar="N", help="measure a missed budget N times")
+    arguments = _arguments()
+    where = machine() + (", scheduled first" if first() else "")
+    chosen = [arguments.only] if arguments.only else NAMES
+    known = baselines.committed()
+    found: dict[str, list[Measure]] = {}
+    broken: list[str] = []
+    began = time.monotonic()
+    if not arguments.json:
+        print(f"{where}; load {os.getloadavg()[0]:.1f}", flush=True)
+    for name in chosen:
+        if not arguments.json:
+            print(f"\n{name}", flush=True)
+        found[name] = []
+        for one in _measured(name, arguments.quick, broken):
+            found[name].append(one)
+            before = known.get((name, one.name))
+            print(
+                as_json(one, benchmark=name, committed=before)
+                if arguments.json
+                else "  " + as_line(one, before),
+                flush=True,
+            )
+    missed = [one.name for measures in found.values() for one in measures if not one.kept]
+    if not arguments.json:
+        print(f"\n{_verdict(missed, broken)} ({time.monotonic() - began:.0f} s)")
+    if arguments.update_baselines and not missed and not broken:
+        baselines.save(found, where)
+    return 1 if missed or broken else 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--quick", action="store_true", help="what CI runs, within a minute")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--only", choices=NAMES, help="one benchmark")
+    parser.add_argument(
+        "--update-baselines",
+        action="store_true",
+        help="commit these figures: rewrite benchmarks/baselines.json and the tables of docs/benchmarks.md",
+    )
     arguments = parser.parse_args()
-    if unknown := set(arguments.names) - set(NAMES):
-        parser.error(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
-    missed = [name for name in arguments.names or NAMES if not met(name, max(1, arguments.tries))]
+    if arguments.update_baselines and arguments.quick:
+        parser.error("--quick measures too little to be committed: leave it out")
+    return arguments
+
+
+def _measured(name: str, quick: bool, broken: list[str]) -> Iterator[Measure]:
+    """What one benchmark measures, as it comes. One that breaks is named in `broken`."""
+    command = [sys.executable, "-m", f"benchmarks.{name}", "--json", *(["--quick"] if quick else [])]
+    with subprocess.Popen(command, cwd=baselines.ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            fields: dict[str, Any] = json.loads(line)
+            fields.pop("kept")
+            yield Measure(**fields)
+    if process.returncode not in (0, 1):  # it has said why on standard error
+        broken.append(name)
+
+
+def _verdict(missed: list[str], broken: list[str]) -> str:
+    parts = []
     if missed:
-        print(f"budgets missed: {', '.join(missed)}")
-    return 1 if missed else 0
+        parts.append(f"missed: {'; '.join(missed)}")
+    if broken:
+        parts.append(f"broke off: {', '.join(broken)}")
+    return " · ".join(parts) or "every budget was kept"
 
 
 if __name__ == "__main__":

@@ -1,42 +1,24 @@
 """What an edit costs in a file of 20,000 lines: locating and applying by every tier, a miss, and the write.
 
-    python -m benchmarks.edit [--json]
+    python -m benchmarks.edit [--quick] [--json] [--only GROUP]
 
-Process time, the least of many runs. Exits with 1 when a budget is missed.
+Process time, the least of many runs; for the write, a ratio.
 """
 
-import argparse
-import json
 import os
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from benchmarks.measure import Budget, Group, Measure, main
 from tools.edit import EditError, apply_edits
 from tools.files import replace
 
 LINES = 20_000
-LOCATE_MS = 3.0
-MISS_MS = 100.0
-WRITE_RATIO = 3.0
 RUNS = 40
-
-
-@dataclass(frozen=True, slots=True)
-class Measure:
-    name: str
-    value: float
-    unit: str
-    budget: float
-    tier: str = ""
-
-    @property
-    def kept(self) -> bool:
-        return self.value <= self.budget
 
 
 def source(ending: str = "\n") -> bytes:
@@ -78,18 +60,31 @@ MISSES = {
 }
 
 
-def locate() -> Iterator[Measure]:
-    """Milliseconds to locate and apply one edit, by tier and line ending; and to fail."""
-    for label, data in (("LF", source()), ("CRLF", source("\r\n"))):
+ENDINGS = {"LF": "\n", "CRLF": "\r\n"}
+FOUND = {
+    (name, ending): Budget(f"locate and apply, {name}, {ending}", "ms", 3)
+    for ending in ENDINGS
+    for name in HITS
+}
+MISSED = {(name, ending): Budget(f"{name}, {ending}", "ms", 100) for ending in ENDINGS for name in MISSES}
+WRITE = Budget("write against a bare synced write", "×", 3)
+
+
+def locate(quick: bool = False) -> Iterator[Measure]:
+    """Milliseconds to locate and apply one edit, by tier (the detail) and line ending; and to fail."""
+    runs = RUNS // 2 if quick else RUNS
+    for label, ending in ENDINGS.items():
+        data = source(ending)
         for name, (old, tier) in HITS.items():
             edits = [{"old": old, "new": "    value = None\n"}]
             found = apply_edits(data, edits).hunks[0].tier
-            assert found == tier, f"{name} was found by {found}"
-            cost = least(lambda data=data, edits=edits: apply_edits(data, edits))
-            yield Measure(f"locate and apply, {name}, {label}", cost, "ms", LOCATE_MS, tier)
+            if found != tier:
+                raise AssertionError(f"{name} was found by {found}, expected {tier}")
+            cost = least(lambda data=data, edits=edits: apply_edits(data, edits), runs)
+            yield FOUND[name, label].of(cost, tier)
         for name, old in MISSES.items():
-            cost = least(lambda data=data, old=old: missed(data, old))
-            yield Measure(f"{name}, {label}", cost, "ms", MISS_MS)
+            cost = least(lambda data=data, old=old: missed(data, old), runs // 4)
+            yield MISSED[name, label].of(cost)
 
 
 def missed(data: bytes, old: str) -> None:
@@ -100,16 +95,17 @@ def missed(data: bytes, old: str) -> None:
     raise AssertionError("a text that is not there was found")
 
 
-def least(action: Callable[[], object]) -> float:
+def least(action: Callable[[], object], runs: int) -> float:
+    """Milliseconds of process time of the cheapest of some runs."""
     best = float("inf")
-    for _ in range(RUNS):
+    for _ in range(runs):
         began = time.process_time()
         action()
         best = min(best, time.process_time() - began)
     return best * 1000
 
 
-def write(folder: Path) -> Measure:
+def write(folder: Path, quick: bool = False) -> Measure:
     """A durable replacement against a plain write that is synced: the ratio of their median wall times.
 
     They take turns, so that whatever else the disk does slows both. (Least times would compare a synced
@@ -120,7 +116,7 @@ def write(folder: Path) -> Measure:
     (folder / "ours").write_bytes(data)
     bare: list[float] = []
     ours: list[float] = []
-    for _ in range(60):
+    for _ in range(30 if quick else 60):
         began = time.perf_counter()
         with (folder / "bare").open("wb") as file:
             file.write(data)
@@ -131,32 +127,18 @@ def write(folder: Path) -> Measure:
         replace(folder, "ours", data, expected=data)
         ours.append(time.perf_counter() - began)
     ratio = statistics.median(ours) / statistics.median(bare)
-    return Measure("write against a bare synced write", ratio, "×", WRITE_RATIO)
+    return WRITE.of(ratio, f"bare {statistics.median(bare) * 1000:.1f} ms")
 
 
-def measure() -> Iterator[Measure]:
-    yield from locate()
+def _write(quick: bool) -> Iterator[Measure]:
     with tempfile.TemporaryDirectory() as folder:
-        yield write(Path(folder).resolve())
+        yield write(Path(folder).resolve(), quick)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="What an edit costs.")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
-    arguments = parser.parse_args()
-    missed_budgets = 0
-    for found in measure():
-        missed_budgets += not found.kept
-        if arguments.json:
-            print(json.dumps({**asdict(found), "kept": found.kept}), flush=True)
-        else:
-            mark = "ok  " if found.kept else "MISS"
-            print(
-                f"{mark} {found.name:<45} {found.value:8.2f} {found.unit} (budget {found.budget:g})",
-                flush=True,
-            )
-    return 1 if missed_budgets else 0
-
+GROUPS = {
+    "locate": Group(locate, (*FOUND.values(), *MISSED.values())),
+    "write": Group(_write, (WRITE,)),
+}
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(GROUPS, __doc__))

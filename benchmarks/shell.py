@@ -1,50 +1,64 @@
-"""Costs of the confined persistent shell: start, command, output, kill, memory. One JSON object a line."""
+"""Costs of the confined persistent shell: command, output, kill, memory, start.
 
-import argparse
+    python -m benchmarks.shell [--quick] [--json] [--only GROUP]
+
+Wall times; of several rounds the calmest counts. Where the machine cannot confine, the shell is measured
+unconfined, and the figures say so.
+"""
+
 import asyncio
-import os
 import statistics
+import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import orjson
 import psutil
 
+from benchmarks.measure import Budget, Group, Measure, main
 from tools.sandbox import SandboxPolicy, probed, start
 from tools.sandbox.processes import descendants
 from tools.shell import ShellSession
 from tools.workspace import Workspace
 
+ECHO = Budget("echo in the sandboxed persistent shell", "ms", 3)
+FIVE = Budget("5 MB of output", "ms", 100)
+HUNDRED = Budget("100 MB of output", "ms", 2000)
+GROWTH = Budget("100 MB of output, growth of memory", "MB", 64)
+KILL = Budget("kill of eight children that will not die", "ms", 250)
+MEMORY = Budget("memory of an idle sandbox", "MB", 2)
+
 EIGHT = """
 sleep 300 & setsid sleep 300 & (setsid setsid sleep 300 &) ; nohup sleep 300 >/dev/null 2>&1 &
 env -i sleep 300 & (setsid env -i sleep 300 &) ; (trap '' TERM INT; sleep 300) & sleep 300
 """
+SANDBOXES = 16
 
 
-def _emit(name: str, unit: str, budget: float | None, values: list[float], **more: Any) -> bool:
-    """Print one measurement; whether its minimum keeps the budget (a loaded machine lies upward only)."""
-    ordered = sorted(values)
-    line = {
-        "name": name,
-        "unit": unit,
-        "min": round(ordered[0], 3),
-        "p50": round(statistics.median(ordered), 3),
-        "p95": round(ordered[int(len(ordered) * 0.95)], 3),
-        "n": len(ordered),
-        "budget": budget,
-        "ok": budget is None or ordered[0] <= budget,
-        **more,
-    }
-    print(orjson.dumps(line).decode(), flush=True)
-    return bool(line["ok"])
+async def _policy() -> SandboxPolicy:
+    report = await probed()
+    return SandboxPolicy(tier="bubblewrap" if report.confined else "none")
+
+
+@asynccontextmanager
+async def _shell() -> AsyncIterator[ShellSession]:
+    """A started shell in an empty workspace."""
+    with tempfile.TemporaryDirectory(prefix="etude-bench-") as folder:
+        workspace = Workspace(Path(folder).resolve(), await _policy())
+        try:
+            session = await ShellSession.start(workspace)
+            await session.run("true")
+            yield session
+        finally:
+            await workspace.close()
 
 
 async def _timed(times: int, action: Callable[[], Awaitable[Any]]) -> list[float]:
     """Milliseconds of each of `times` runs."""
-    found = []
+    found: list[float] = []
     for _ in range(times):
         began = time.perf_counter()
         await action()
@@ -52,98 +66,86 @@ async def _timed(times: int, action: Callable[[], Awaitable[Any]]) -> list[float
     return found
 
 
-def _forget_peak() -> None:
-    Path("/proc/self/clear_refs").write_text("5")
+async def _calmest(rounds: int, times: int, action: Callable[[], Awaitable[Any]]) -> float:
+    """The least median of some rounds, in milliseconds."""
+    return min([statistics.median(await _timed(times, action)) for _ in range(rounds)])
+
+
+async def _commands(quick: bool) -> list[Measure]:
+    rounds = 4 if quick else 10
+    async with _shell() as session:
+        tier = (await session.sandbox()).tier
+        echo = await _calmest(rounds, 25, lambda: session.run("echo hi"))
+        program = await _calmest(rounds, 10, lambda: session.run("/bin/echo hi"))
+        made = "head -c 5000000 /dev/zero | tr '\\0' 'x' | fold -w 99"
+        before = time.process_time()
+        five = await _timed(rounds, lambda: session.run(made))
+        cpu = (time.process_time() - before) * 1000 / rounds
+    return [
+        ECHO.of(echo, f"median, tier {tier}"),
+        Measure("/bin/echo in the same shell", program, "ms", detail="median"),
+        FIVE.of(min(five), f"least, {cpu:.0f} ms of our processor time"),
+    ]
+
+
+async def _hundred(quick: bool) -> list[Measure]:
+    async with _shell() as session:
+        base = psutil.Process().memory_info().rss / 1024
+        Path("/proc/self/clear_refs").write_text("5")  # forget the peak
+        made = "head -c 100000000 /dev/zero | tr '\\0' 'y' | fold -w 99"
+        values = await _timed(1 if quick else 3, lambda: session.run(made))
+        return [HUNDRED.of(min(values)), GROWTH.of((_peak_kib() - base) / 1024)]
 
 
 def _peak_kib() -> int:
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1])
-    return 0
+    raise RuntimeError("this system does not say what a process used at most (VmHWM in /proc/self/status)")
 
 
-async def _shell(session: ShellSession) -> bool:
-    good = True
-    await session.run("true")
-    good &= _emit("echo", "ms", 3, await _timed(200, lambda: session.run("echo hi")))
-    good &= _emit("/bin/echo", "ms", None, await _timed(50, lambda: session.run("/bin/echo hi")))
-    five = "head -c 5000000 /dev/zero | tr '\\0' 'x' | fold -w 99"
-    before = time.process_time()
-    good &= _emit("5 MB of output", "ms", 100, await _timed(5, lambda: session.run(five)))
-    cpu = (time.process_time() - before) * 1000 / 5
-    good &= _emit("5 MB of output, our CPU", "ms", 100, [cpu])
-    return good
+async def _kill(quick: bool) -> list[Measure]:
+    values, survivors = list[float](), 0
+    async with _shell() as session:
+        sandbox = await session.sandbox()
+        for _ in range(2 if quick else 5):
+            outcome = await session.run(EIGHT, timeout_s=0.5)
+            values.append(outcome.duration_ms - 500.0)
+            survivors += len(descendants(sandbox.init, without=sandbox.own()))
+    if survivors:
+        raise RuntimeError(f"{survivors} processes survived the kill")
+    return [KILL.of(min(values), "after the deadline, none survives")]
 
 
-async def _hundred(session: ShellSession) -> bool:
-    base = psutil.Process().memory_info().rss / 1024
-    _forget_peak()
-    values = await _timed(2, lambda: session.run("head -c 100000000 /dev/zero | tr '\\0' 'y' | fold -w 99"))
-    grown = (_peak_kib() - base) / 1024
-    return _emit("100 MB of output", "ms", 2000, values) & _emit("100 MB, RSS growth", "MB", 64, [grown])
+async def _many(quick: bool) -> list[Measure]:
+    count = SANDBOXES // 4 if quick else SANDBOXES
+    policy, values, sandboxes = await _policy(), list[float](), list[Any]()
+    with tempfile.TemporaryDirectory(prefix="etude-bench-") as folder:
+        try:
+            for index in range(count):
+                (place := Path(folder).resolve() / str(index)).mkdir()
+                began = time.perf_counter()
+                sandboxes.append(await start(policy, place))
+                await sandboxes[-1].run(["true"])
+                values.append((time.perf_counter() - began) * 1000)
+            pids = [pid for one in sandboxes for pid in (one.init, *descendants(one.init))]
+            memory = sum(psutil.Process(pid).memory_full_info().pss for pid in pids) / count / 1e6
+            program = min(await _timed(20, lambda: sandboxes[0].run(["true"])))
+        finally:
+            await asyncio.gather(*(sandbox.close() for sandbox in sandboxes))
+    return [
+        MEMORY.of(memory, f"proportional, of {count}"),
+        Measure("start of a sandbox with a first program", min(values), "ms"),
+        Measure("one program in a sandbox that runs", program, "ms"),
+    ]
 
 
-async def _kill(session: ShellSession) -> bool:
-    values, survivors = [], 0
-    sandbox = await session.sandbox()
-    for _ in range(5):
-        outcome = await session.run(EIGHT, timeout_s=0.5)
-        values.append(outcome.duration_ms - 500.0)
-        survivors += len(descendants(sandbox.init, without=sandbox.own()))
-    return _emit("kill of eight children", "ms", 250, values, survivors=survivors) and not survivors
-
-
-async def _many(policy: SandboxPolicy, folder: Path, count: int) -> bool:
-    def root(index: int) -> Path:
-        path = folder / str(index)
-        path.mkdir()
-        return path
-
-    values, sandboxes = [], []
-    for index in range(count):
-        place = root(index)
-        began = time.perf_counter()
-        sandbox = await start(policy, place)
-        await sandbox.run(["true"])
-        values.append((time.perf_counter() - began) * 1000)
-        sandboxes.append(sandbox)
-    pss = 0.0
-    for sandbox in sandboxes:
-        for pid in [sandbox.init, *descendants(sandbox.init)]:
-            pss += getattr(psutil.Process(pid).memory_full_info(), "pss", 0) / 1e6
-    good = _emit("start with a first program", "ms", None, values, sandboxes=count)
-    good &= _emit("memory of an idle sandbox", "MB", 2, [pss / count])
-    one_off = await _timed(50, lambda: sandboxes[0].run(["true"]))
-    good &= _emit("one-off program inside", "ms", None, one_off)
-    began = time.perf_counter()
-    await asyncio.gather(*(sandbox.close() for sandbox in sandboxes))
-    return _emit("close all", "ms", None, [(time.perf_counter() - began) * 1000], sandboxes=count) & good
-
-
-async def _main(count: int, tier: str, folder: Path) -> int:
-    report = await probed()
-    policy = SandboxPolicy(tier="bubblewrap" if tier == "auto" and report.confined else "none")
-    print(
-        orjson.dumps(
-            {"name": "machine", "tier": policy.tier, "limits": report.limits, "uid": os.getuid()}
-        ).decode()
-    )
-    (folder / "workspace").mkdir()
-    workspace = Workspace(folder / "workspace", policy)
-    session = await ShellSession.start(workspace)
-    try:
-        good = await _shell(session) & await _hundred(session) & await _kill(session)
-    finally:
-        await workspace.close()
-    good &= await _many(policy, folder, count)
-    return 0 if good else 1
-
+GROUPS = {
+    "command": Group(_commands, (ECHO, FIVE)),
+    "hundred": Group(_hundred, (HUNDRED, GROWTH)),
+    "kill": Group(_kill, (KILL,)),
+    "many": Group(_many, (MEMORY,)),
+}
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sandboxes", type=int, default=64)
-    parser.add_argument("--tier", choices=("auto", "none"), default="auto")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="etude-bench-") as name:
-        raise SystemExit(asyncio.run(_main(options.sandboxes, options.tier, Path(name).resolve())))
+    sys.exit(main(GROUPS, __doc__))

@@ -1,42 +1,46 @@
 """How fast the log is: commits in groups, the wait of 64 busy sessions, reading, opening.
 
-    python -m benchmarks.store [--db URL] [--json]
+    python -m benchmarks.store [--quick] [--json] [--only GROUP]
 
-Without `--db`, on a new SQLite file in a temporary folder. Exits with 1 when a budget is missed.
+On a new SQLite file in a temporary folder, or on the empty database that `ETUDE_BENCH_DB` names by URL.
 """
 
-import argparse
 import asyncio
-import json
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from agent.events import Draft, Event, SessionCreated, Text, draft
+from benchmarks.measure import Budget, Group, Measure, main
 from server.store import SessionLog, Store
+
+APPEND = Budget("append in groups", "events/s", 5_000, most=False)
+ALONE = Budget("commit of a quiet session, p50", "ms", 5)
+MANY_P50 = Budget("64 sessions × 20 events/s → durable, p50", "ms", 30)
+MANY_P95 = Budget("64 sessions × 20 events/s → durable, p95", "ms", 60)
+MANY_CPU = Budget("64 sessions × 20 events/s, processor", "% of a core", 60)
+FIRST_PAGE = Budget("first page of 100,000 events", "ms", 100)
+LAST_PAGE = Budget("last page of 100,000 events", "ms", 100)
+WHOLE = Budget("all of 100,000 events, processor time", "s", 4)
+OPENING = Budget("import and open, processor time", "s", 0.35)
 
 BYTES = 870
 """Mean size of an event's data in real sessions."""
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """`most`: the value must not be above the budget; otherwise not below it."""
-
-    name: str
-    value: float
-    unit: str
-    budget: float
-    most: bool = True
-
-    @property
-    def kept(self) -> bool:
-        return self.value <= self.budget if self.most else self.value >= self.budget
+@asynccontextmanager
+async def opened() -> AsyncIterator[tuple[Store, str]]:
+    """A store and its URL."""
+    with tempfile.TemporaryDirectory() as folder:
+        url = os.environ.get("ETUDE_BENCH_DB") or f"sqlite:///{folder}/etude.db"
+        async with await Store.open(url) as store:
+            yield store, url
 
 
 def event(offset: int = 0) -> Draft:
@@ -48,40 +52,40 @@ async def new_session(store: Store) -> SessionLog:
     return await store.lease(await store.create_session(created))
 
 
-async def append(store: Store) -> list[Measure]:
-    """20,000 events of one session as fast as they are taken."""
-    log = await new_session(store)
-    best = 0.0
-    for _ in range(3):
-        began = time.perf_counter()
-        futures = [log.submit(event()) for _ in range(20_000)]
-        await futures[-1]
-        best = max(best, 20_000 / (time.perf_counter() - began))
-    return [Measure("append in groups", best, "events/s", 5_000, most=False)]
+async def append(quick: bool) -> list[Measure]:
+    """Many events of one session as fast as they are taken."""
+    count, best = 5_000 if quick else 20_000, 0.0
+    async with opened() as (store, _):
+        log = await new_session(store)
+        for _ in range(3):
+            began = time.perf_counter()
+            futures = [log.submit(event()) for _ in range(count)]
+            await futures[-1]
+            best = max(best, count / (time.perf_counter() - began))
+    return [APPEND.of(best)]
 
 
-async def alone(store: Store) -> list[Measure]:
+async def alone(quick: bool) -> list[Measure]:
     """One event at a time, each awaited: the commit of a quiet session."""
-    log, waits = await new_session(store), list[float]()
-    for index in range(400):
-        began = time.perf_counter()
-        await log.submit(event(index))
-        waits.append((time.perf_counter() - began) * 1e3)
-    return [Measure("commit of a quiet session, p50", statistics.median(waits), "ms", 5)]
+    waits = list[float]()
+    async with opened() as (store, _):
+        log = await new_session(store)
+        for index in range(100 if quick else 400):
+            began = time.perf_counter()
+            await log.submit(event(index))
+            waits.append((time.perf_counter() - began) * 1e3)
+    return [ALONE.of(statistics.median(waits))]
 
 
-async def sixty_four(store: Store) -> list[Measure]:
+async def sixty_four(quick: bool) -> list[Measure]:
     """64 sessions, each with 20 events a second, spread evenly: from submission to durable.
 
-    The best of three rounds: what else runs on the machine should not be measured.
+    The calmest of some rounds: what else runs on the machine should not be measured.
     """
-    rounds = [await _talk(store, seconds=3.0) for _ in range(3)]
+    async with opened() as (store, _):
+        rounds = [await _talk(store, seconds=2.0) for _ in range(1 if quick else 4)]
     best = min(rounds, key=lambda cut: cut[1])
-    return [
-        Measure("64 sessions x 20 events/s, p50", best[0], "ms", 30),
-        Measure("64 sessions x 20 events/s, p95", best[1], "ms", 60),
-        Measure("64 sessions x 20 events/s, processor", min(cut[2] for cut in rounds), "% of a core", 60),
-    ]
+    return [MANY_P50.of(best[0]), MANY_P95.of(best[1]), MANY_CPU.of(min(cut[2] for cut in rounds))]
 
 
 async def _talk(store: Store, seconds: float) -> tuple[float, float, float]:
@@ -109,38 +113,34 @@ async def _talk(store: Store, seconds: float) -> tuple[float, float, float]:
     return cut[49], cut[94], busy
 
 
-async def reading(store: Store) -> list[Measure]:
+async def reading(quick: bool) -> list[Measure]:
     """A session of 100,000 events: its first page, its last, and all of it."""
-    log = await new_session(store)
-    for _ in range(10):
-        futures = [log.submit(event()) for _ in range(10_000)]
-        await futures[-1]
-
-    async def fastest(
-        read: Callable[[], Awaitable[object]], clock: Callable[[], float] = time.perf_counter
-    ) -> float:
-        times: list[float] = []
-        for _ in range(3):
-            began = clock()
-            await read()
-            times.append(clock() - began)
-        return min(times)
-
-    id = log.session_id
-    whole = await fastest(lambda: store.all_events(id), time.process_time)
-    return [
-        Measure("first page of 100,000 events", await fastest(lambda: store.events(id)) * 1e3, "ms", 100),
-        Measure(
-            "last page of 100,000 events",
-            await fastest(lambda: store.events(id, after=99_000)) * 1e3,
-            "ms",
-            100,
-        ),
-        Measure("all of 100,000 events, processor time", whole, "s", 4),
-    ]
+    async with opened() as (store, _):
+        log = await new_session(store)
+        for _ in range(10):
+            futures = [log.submit(event()) for _ in range(10_000)]
+            await futures[-1]
+        id = log.session_id
+        return [
+            FIRST_PAGE.of(await _fastest(lambda: store.events(id)) * 1e3),
+            LAST_PAGE.of(await _fastest(lambda: store.events(id, after=99_000)) * 1e3),
+            WHOLE.of(await _fastest(lambda: store.all_events(id), time.process_time)),
+        ]
 
 
-def opening(url: str) -> list[Measure]:
+async def _fastest(
+    read: Callable[[], Awaitable[object]], clock: Callable[[], float] = time.perf_counter
+) -> float:
+    """The least of three times, in seconds."""
+    times: list[float] = []
+    for _ in range(3):
+        began = clock()
+        await read()
+        times.append(clock() - began)
+    return min(times)
+
+
+async def opening(quick: bool) -> list[Measure]:
     """Processor time of a new process from its first import to an open store."""
     script = (
         "import asyncio, sys, time; began = time.process_time()\n"
@@ -150,37 +150,22 @@ def opening(url: str) -> list[Measure]:
         "asyncio.run(main())"
     )
     root = Path(__file__).resolve().parents[1]
-    spent = [float(subprocess.check_output([sys.executable, "-c", script, url], cwd=root)) for _ in range(5)]
-    return [Measure("import and open, processor time", min(spent), "s", 0.35)]
-
-
-async def measure(url: str) -> list[Measure]:
-    async with await Store.open(url) as store:
-        measures = [
-            *await append(store),
-            *await alone(store),
-            *await sixty_four(store),
-            *await reading(store),
+    async with opened() as (_, url):
+        command = [sys.executable, "-c", script, url]
+        spent = [
+            float(await asyncio.to_thread(subprocess.check_output, command, cwd=root))
+            for _ in range(2 if quick else 5)
         ]
-    return [*measures, *await asyncio.to_thread(opening, url)]
+    return [OPENING.of(min(spent))]
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--db", help="URL of an empty database")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        measures = asyncio.run(measure(arguments.db or f"sqlite:///{folder}/etude.db"))
-    for item in measures:
-        if arguments.json:
-            print(json.dumps({**asdict(item), "kept": item.kept}))
-        else:
-            bound = "at most" if item.most else "at least"
-            mark = "" if item.kept else "   MISSED"
-            print(f"{item.name:40} {item.value:12,.2f} {item.unit:12} {bound} {item.budget:,g}{mark}")
-    return 0 if all(item.kept for item in measures) else 1
-
+GROUPS = {
+    "append": Group(append, (APPEND,)),
+    "alone": Group(alone, (ALONE,)),
+    "many": Group(sixty_four, (MANY_P50, MANY_P95, MANY_CPU)),
+    "reading": Group(reading, (FIRST_PAGE, LAST_PAGE, WHOLE), quick=False),
+    "opening": Group(opening, (OPENING,)),
+}
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(GROUPS, __doc__))

@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.budget, pytest.mark.case("edit-table-cost")]
 
 def test_locating_and_applying_keeps_its_budget_at_every_tier() -> None:
     measured = list(locate())
-    assert {found.tier for found in measured} > {
+    assert {found.detail for found in measured} > {
         "exact",
         "trailing-space",
         "indentation",
