@@ -180,7 +180,8 @@ class _Chat:
         if self.can_ask:
             from server.terminal.keys import choose
 
-            chosen = choose(lambda: self.conversation.overtaken(item))
+            keys = self.screen.style.dim("  [y]es  [a]lways  [n]o  ")
+            chosen = choose(lambda: self.screen.ask(keys), lambda: self.conversation.overtaken(item))
             if chosen is None:
                 return None
             kind = chosen
@@ -202,8 +203,6 @@ class _Chat:
         for part in content if isinstance(content, list) else []:
             if part.get("type") == "diff":
                 screen.diff(part)
-        if self.can_ask:
-            screen.ask(screen.style.dim("  [y]es  [a]lways  [n]o  "))
 
 
 def _session_to_resume(sessions: Served, wanted: str, workspace: Path) -> str:

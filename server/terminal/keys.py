@@ -10,15 +10,17 @@ from collections.abc import Callable
 KEYS = {"y": "allow_once", "a": "allow_always", "n": "reject_once"}
 
 
-def choose(interrupted: Callable[[], bool]) -> str | None:
-    """Wait for `y`, `a` or `n`; the kind of option it stands for. None when `interrupted` says so.
+def choose(ask: Callable[[], None], interrupted: Callable[[], bool]) -> str | None:
+    """Put the question (`ask`) and wait for `y`, `a` or `n`; the kind of option it stands for.
 
-    Only where standard input is a terminal.
+    None when `interrupted` says so. Only where standard input is a terminal. Keys that were typed before
+    the question are not answers to it.
     """
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
     try:
-        tty.setcbreak(terminal)  # keeps Ctrl-C a signal
+        tty.setcbreak(terminal, termios.TCSAFLUSH)  # keeps Ctrl-C a signal
+        ask()
         while not interrupted():
             if select.select([terminal], [], [], 0.1)[0]:
                 key = os.read(terminal, 1).decode("ascii", "replace").lower()

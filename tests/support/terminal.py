@@ -1,5 +1,6 @@
 """A program on a pseudo-terminal, as a person sees and types it."""
 
+import codecs
 import os
 import pty
 import re
@@ -22,6 +23,7 @@ class Terminal:
     ) -> None:
         self.raw = ""
         self.read = 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         leader, follower = pty.openpty()
         rows, columns = size
         subprocess.run(["stty", "rows", str(rows), "cols", str(columns)], stdin=follower, check=True)
@@ -86,7 +88,7 @@ class Terminal:
                 data = os.read(self.leader, 65536)
             except OSError:
                 return False
-            self.raw += data.decode("utf-8", "replace")
+            self.raw += self._decoder.decode(data)
             return bool(data)
         return self.process.poll() is None and seconds > 0
 
