@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from server import places
+from server.commands import embedded
 from server.failure import CommandFailed
 from server.settings import Settings
 from server.terminal.lines import emit, say
@@ -192,9 +193,7 @@ def _page(settings: Settings) -> Finding:
 
 
 def _embedded(settings: Settings) -> Finding:
-    from server.commands.embedded import missing
-
-    if absent := missing():
+    if absent := embedded.missing():
         found = f"not installed ({', '.join(absent)} missing)"
         return Finding(
             "embedded model", "ok", found, "only needed without another model: `etude models install`"
@@ -209,7 +208,11 @@ def _model(settings: Settings) -> Finding:
 
     try:
         name, reason = asyncio.run(choose(settings))
-        if name.partition(":")[0] != "local":
+        if name.partition(":")[0] == "local" and embedded.missing():
+            if embedded.in_own_environment():
+                return Finding("model", "note", f"local ({reason})", "it is installed when it is first used")
+            return Finding("model", "broken", f"none: {reason}", "`etude models install`, or configure one")
+        if name.partition(":")[0] not in ("local", "recorded"):
             asyncio.run(_reach(open_model(name, models=settings.models, cache_dir=places.cache_dir())))
     except (ModelError, CommandFailed) as error:
         return Finding("model", "broken", str(error), "`etude models` lists what there is; --model chooses")
