@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from server import places
 from server.commands import embedded
@@ -19,6 +19,9 @@ from server.failure import CommandFailed
 from server.settings import Settings
 from server.terminal.lines import emit, say
 from server.terminal.style import Style
+
+if TYPE_CHECKING:
+    from agent.models.client import ModelClient
 
 State = Literal["ok", "note", "broken"]
 """`note`: works, but less than it could. `broken`: something essential does not work."""
@@ -219,11 +222,11 @@ def _model(settings: Settings) -> Finding:
     return Finding("model", "ok", f"{name} ({reason})")
 
 
-async def _reach(model: object) -> None:
+async def _reach(model: "ModelClient") -> None:
     """Ask the endpoint for its models: that needs address and key, and costs nothing."""
     ask = getattr(model, "models", None)
     try:
         if ask is not None:
             await ask()
     finally:
-        await model.close()  # type: ignore[attr-defined]
+        await model.close()

@@ -2,10 +2,14 @@
 
 import argparse
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from server import places
 from server.failure import CommandFailed
 from server.terminal.lines import columns, emit, say, warn
+
+if TYPE_CHECKING:
+    from server.auth import NamedToken
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _list(tokens: list, *, as_json: bool) -> None:  # type: ignore[type-arg]
+def _list(tokens: "list[NamedToken]", *, as_json: bool) -> None:
     rows = [
         (token.name, token.user_id, datetime.fromtimestamp(token.created, UTC).isoformat())
         for token in tokens
