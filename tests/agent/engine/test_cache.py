@@ -1,5 +1,7 @@
 """Keys and values of earlier sequences: grown without copies, shared, bounded."""
 
+from typing import Any
+
 import pytest
 import torch
 from transformers.cache_utils import DynamicCache, DynamicLayer
@@ -14,16 +16,22 @@ def states(length: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randn(1, 2, length, 4), torch.randn(1, 2, length, 4)
 
 
-def filled(length: int) -> DynamicCache:
+def holding(layer: Any) -> Any:
+    """A cache of one layer."""
     cache = DynamicCache()
-    layer = GrowingLayer()
-    layer.update(*states(length))
     cache.layers, cache.layer_class_to_replicate = [layer], None
     return cache
 
 
+def filled(length: int) -> Any:
+    layer = GrowingLayer()
+    layer.update(*states(length))
+    return holding(layer)
+
+
 def test_a_growing_layer_holds_what_a_concatenating_one_holds() -> None:
-    growing, plain = GrowingLayer(), DynamicLayer()
+    growing = GrowingLayer()
+    plain: Any = DynamicLayer()
     for seed, length in enumerate((5, 1, 1, 200, 1)):
         ours, theirs = growing.update(*states(length, seed)), plain.update(*states(length, seed))
         assert torch.equal(ours[0], theirs[0])
@@ -64,7 +72,8 @@ def test_what_another_session_holds_is_copied() -> None:
     cache, length = prefixes.take("b", [1, 2, 9, 9])
     assert cache is not None
     assert length == 2
-    cache.layers[0].keys.fill_(0)
+    head: Any = cache.layers[0]
+    head.keys.fill_(0)
     assert torch.equal(original.layers[0].keys, states(4)[0])
     assert prefixes.take("a", [1, 2, 3, 4, 5])[1] == 4
 
@@ -83,8 +92,7 @@ def test_the_least_recently_used_goes_when_the_budget_is_spent() -> None:
 
 
 def test_a_state_that_cannot_be_cut_serves_only_its_own_continuation() -> None:
-    cache = DynamicCache()
-    cache.layers, cache.layer_class_to_replicate = [DynamicLayer()], None
+    cache = holding(DynamicLayer())
     cache.layers[0].update(*states(3))
     assert not is_croppable(cache)
     prefixes = PrefixCache(1 << 20)
