@@ -1,13 +1,15 @@
 """The embedded model, converted once for all tests, and tiny models of the same kind."""
 
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from agent.engine.weights import provide
 from agent.rendering.codec import Codec
+from tests.support.scripted_model import ScriptedModel
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
@@ -70,3 +72,18 @@ def _save_tiny(target: Path, seed: int) -> None:
         initializer_range=0.4,
     )
     LlamaForCausalLM(config).save_pretrained(target)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "repo"
+    folder.mkdir()
+    (folder / "a.py").write_text("one = 1\n")
+    (folder / "b.py").write_text("two = 2\n")
+    return folder
+
+
+@pytest.fixture
+def script() -> Iterator[Callable[..., ScriptedModel]]:
+    with contextlib.ExitStack() as stack:
+        yield lambda turns, **options: stack.enter_context(ScriptedModel(turns, **options))
