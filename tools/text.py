@@ -6,6 +6,7 @@ no edit touches is never rewritten. Line endings are CRLF and LF; a CR alone end
 has no LF at all (elsewhere it is a character like any other).
 """
 
+import re
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property
@@ -14,6 +15,9 @@ from tools.encodings import Encoding, sniff
 
 ALIGN_LIMIT = 1_000_000
 """The most line pairs that are aligned to keep the endings of context lines inside an edit."""
+
+_LONE = re.compile("\r(?!\n)")
+"""A CR that is not part of a CRLF."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,9 @@ class Text:
         """Any text with this file's notion of line endings, each as "\\n"."""
         if "\r" not in text:
             return text
-        text = "\n".join(text.split("\r\n"))  # faster than replace
+        if _LONE.search(text) is None:
+            return text.replace("\r", "")
+        text = "\n".join(text.split("\r\n"))  # faster than replacing two characters by one
         return text.replace("\r", "\n") if self._carriage_only else text
 
     def position(self, flat: int, known: tuple[int, int] = (0, 0)) -> int:
