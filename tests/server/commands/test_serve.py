@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -88,9 +89,12 @@ def test_a_browser_is_opened_where_there_is_a_display(tmp_path: Path) -> None:
     with serve(tmp_path, "--json", "--model", "openai:x", **env) as process:
         assert process.stdout is not None
         url = json.loads(process.stdout.readline())["url"]
+        opened, deadline = tmp_path / "opened", time.monotonic() + 20
+        while not (opened.exists() and opened.read_text()) and time.monotonic() < deadline:
+            time.sleep(0.05)
         process.terminate()
         process.wait(20)
-    assert (tmp_path / "opened").read_text().startswith(f"{url}/#code=")
+    assert opened.read_text().startswith(f"{url}/#code=")
 
 
 @pytest.mark.parametrize(
