@@ -9,10 +9,11 @@ import json
 import os
 import platform
 import sys
+import time
 import traceback
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,17 @@ REPEATS = 2
 """How often a missed budget is measured again. The best counts: a loaded machine errs upward only."""
 PRIORITY = 1
 """The lowest of the real-time priorities: enough to run before everything that has none."""
+BUSY = 0.6
+"""The share of time in which something waits for a processor from which on a wall time says nothing."""
+PRESSURE = Path("/proc/pressure/cpu")
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One figure. `most`: it must not be above its budget; otherwise not below it."""
+    """One figure. `most`: it must not be above its budget; otherwise not below it.
+
+    `busy` says why a missed budget cannot be held against the code: the machine was taken by others.
+    """
 
     name: str
     value: float
@@ -35,10 +42,15 @@ class Measure:
     budget: float | None = None
     most: bool = True
     detail: str = ""
+    busy: str = ""
+
+    @property
+    def within(self) -> bool:
+        return self.budget is None or (self.value <= self.budget if self.most else self.value >= self.budget)
 
     @property
     def kept(self) -> bool:
-        return self.budget is None or (self.value <= self.budget if self.most else self.value >= self.budget)
+        return self.within or bool(self.busy)
 
     def best(self, other: "Measure") -> "Measure":
         """The better of two measurements of the same thing."""
@@ -47,12 +59,16 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a figure must keep: known before it is measured, so that none can be forgotten."""
+    """What a figure must keep: known before it is measured, so that none can be forgotten.
+
+    `wall` marks a wall time, which a machine taken by others makes longer.
+    """
 
     name: str
     unit: str
     bound: float
     most: bool = True
+    wall: bool = False
 
     def of(self, value: float, detail: str = "") -> Measure:
         return Measure(self.name, value, self.unit, self.bound, self.most, detail)
@@ -72,20 +88,37 @@ class Group:
 
     def run(self, quick: bool) -> list[Measure]:
         """Raises `RuntimeError` where a budget was not measured."""
-        found = {one.name: one for one in self._once(quick)}
-        for _ in range(REPEATS):
+        found: dict[str, Measure] = {}
+        for _ in range(1 + REPEATS):
+            busy, measures = self._once(quick)
+            for one in measures:
+                best = one.best(found[one.name]) if one.name in found else one
+                found[one.name] = best if best.within else replace(best, busy=busy.get(one.name, ""))
             if all(one.kept for one in found.values()):
                 break
-            for one in self._once(quick):
-                found[one.name] = one.best(found[one.name]) if one.name in found else one
         forgotten = [budget.name for budget in self.budgets if budget.name not in found]
         if forgotten:
             raise RuntimeError(f"not measured although there is a budget: {', '.join(forgotten)}")
         return list(found.values())
 
-    def _once(self, quick: bool) -> Iterable[Measure]:
+    def _once(self, quick: bool) -> tuple[dict[str, str], Iterable[Measure]]:
+        """The figures, and by name why those of wall times say nothing, where they do not."""
+        began, waited = time.monotonic(), waiting_s()
         measures = self.measure(quick)
-        return _on_a_loop(measures) if isinstance(measures, Coroutine) else measures
+        measures = list(_on_a_loop(measures) if isinstance(measures, Coroutine) else measures)
+        share = (waiting_s() - waited) / (time.monotonic() - began)
+        if share < BUSY or scheduled_first():
+            return {}, measures
+        why = f"not judged: something waited for a processor {min(share, 1):.0%} of the time"
+        return {budget.name: why for budget in self.budgets if budget.wall}, measures
+
+
+def waiting_s() -> float:
+    """Seconds since the start of the machine in which something that could run waited; 0 where unknown."""
+    with suppress(OSError):
+        some = PRESSURE.read_text(encoding="ascii").splitlines()[0]
+        return int(some.rpartition("total=")[2]) / 1e6
+    return 0.0
 
 
 Groups = Mapping[str, Group]
@@ -100,7 +133,7 @@ def main(groups: Groups, description: str | None) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.add_argument("--only", choices=sorted(groups), help="one group of measures")
     arguments = parser.parse_args()
-    first()
+    schedule_first()
     kept = True
     try:
         for one in run(groups, quick=arguments.quick, only=arguments.only):
@@ -127,13 +160,18 @@ def run(groups: Groups, *, quick: bool, only: str | None = None) -> Iterator[Mea
             yield from group.run(quick)
 
 
-def first() -> bool:
-    """Ask to be scheduled first: what else the machine does is not to be measured. Whether it was granted."""
+def schedule_first() -> None:
+    """Ask to run before everything else, with all children: what others do is not to be measured.
+
+    Needs a privilege; without it, nothing changes.
+    """
     if hasattr(os, "sched_setscheduler"):
         with suppress(PermissionError):
             os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(PRIORITY))
-            return True
-    return False
+
+
+def scheduled_first() -> bool:
+    return hasattr(os, "sched_getscheduler") and os.sched_getscheduler(0) == os.SCHED_RR
 
 
 def as_json(one: Measure, **more: Any) -> str:
@@ -144,8 +182,9 @@ def as_line(one: Measure, committed: float | None = None) -> str:
     """A row of the table: name, figure, budget, the committed figure, and whether the budget was missed."""
     bound = "" if one.budget is None else f"{'≤' if one.most else '≥'} {figure(one.budget)}"
     before = "" if committed is None else f"was {figure(committed)}"
-    mark = "" if one.kept else "MISSED"
-    detail = f"({one.detail})" if one.detail else ""
+    mark = "" if one.within else "busy" if one.kept else "MISSED"
+    told = "; ".join(filter(None, (one.detail, one.busy)))
+    detail = f"({told})" if told else ""
     row = f"{one.name:<52} {figure(one.value):>9} {one.unit:<12} {bound:<8} {before:<11} {mark:<7} {detail}"
     return row.rstrip()
 
