@@ -5,7 +5,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from starlette.datastructures import MutableHeaders
 from starlette.routing import Route, WebSocketRoute
@@ -21,11 +22,14 @@ from server.metrics import Metrics
 from server.places import data_dir
 from server.store import Store, StoreError
 from server.version import VERSION
+from server.wire import to_json
 
 if TYPE_CHECKING:
     from server.settings import Settings
 
 STATIC = Path(__file__).parent / "static"
+MAX_BODY = 1 << 20
+"""Bytes of a request's body. Conversations go over the WebSocket; nothing else is long."""
 _NO_PAGE = (
     "<!doctype html><meta charset=utf-8><title>Etude</title>"
     "<p>Etude is running. The chat page is not built here: run <code>make web</code>, "
@@ -66,6 +70,7 @@ def create_app(
     app.router.routes.append(WebSocketRoute("/acp", Endpoint(hub, tokens, methods(hub))))
     app.router.routes.append(Route("/acp", _PlainAcp(), include_in_schema=False))
     app.add_exception_handler(StoreError, _store_error)
+    app.add_exception_handler(RequestValidationError, _invalid)
     app.add_api_route("/", _page, include_in_schema=False)
     if STATIC.is_dir():
         app.mount("/static", StaticFiles(directory=STATIC), name="static")
@@ -109,7 +114,22 @@ class _Gatekeeper:
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
-        await self.app(scope, receive, send_secured)
+        await self.app(scope, _bounded(receive), send_secured)
+
+
+def _bounded(receive: Receive) -> Receive:
+    """`receive` that ends in 413 where a body grows beyond `MAX_BODY`: nobody has shown a token yet."""
+    size = 0
+
+    async def bounded() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        if size > MAX_BODY:
+            raise HTTPException(413, f"the body of a request may hold {MAX_BODY} bytes")
+        return message
+
+    return bounded
 
 
 def _policy(host: str) -> str:
@@ -124,6 +144,13 @@ async def _page() -> HTMLResponse:
     """The chat page, or a sentence where it is not built."""
     index = STATIC / "index.html"
     return HTMLResponse(index.read_text("utf-8") if index.is_file() else _NO_PAGE)
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    """What is wrong with a request. What was sent is not repeated: it may be long, or no JSON at all."""
+    assert isinstance(error, RequestValidationError)
+    problems = [{key: item[key] for key in ("type", "loc", "msg")} for item in error.errors()]
+    return Response(to_json({"detail": problems}), 422, media_type="application/json")
 
 
 async def _store_error(request: Request, error: Exception) -> Response:

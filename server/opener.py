@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncGenerator, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -197,13 +198,20 @@ def check_workspace(root: Path) -> None:
     """Refuse folders that must not be handed to an agent.
 
     Raises:
-        WorkspaceRefused: the folder is missing, the root, the home folder or holds Etude's own data.
+        WorkspaceRefused: the folder is missing or unreadable, the root, the home folder or holds
+            Etude's own data.
     """
     if not root.is_absolute():
         raise WorkspaceRefused(f"a workspace is an absolute path, got {root}")
-    if not root.is_dir():
-        raise WorkspaceRefused(f"there is no folder {root}: give a folder that exists")
-    real, data = root.resolve(), data_dir().resolve()
+    try:
+        if not root.is_dir():
+            raise WorkspaceRefused(f"there is no folder {root}: give a folder that exists")
+        with os.scandir(root):
+            real, data = root.resolve(), data_dir().resolve()
+    except OSError as error:
+        raise WorkspaceRefused(
+            f"the folder {root} cannot be opened ({error.strerror}): give one that you may read"
+        ) from error
     if real == Path(real.anchor):
         raise WorkspaceRefused("the root of the file system cannot be a workspace: give a project's folder")
     if real == Path.home().resolve():

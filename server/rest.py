@@ -3,7 +3,6 @@
 import asyncio
 from typing import Annotated, Any
 
-import orjson
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 from pydantic import BaseModel, Field
 
@@ -20,6 +19,7 @@ from server.store import (
 )
 from server.titles import session_title
 from server.version import VERSION
+from server.wire import to_json
 
 MAX_EVENTS = 10_000
 READY_S = 2.0
@@ -172,7 +172,7 @@ async def server(who: Who, sessions: Sessions) -> ServerOut:
     )
 
 
-@router.get("/sessions")
+@router.get("/sessions", responses={404: {"description": "`before` is no place in the list"}})
 async def list_sessions(
     who: Who,
     sessions: Sessions,
@@ -182,9 +182,12 @@ async def list_sessions(
     before: str | None = None,
 ) -> SessionsOut:
     """The caller's sessions, newest first. `next` is the `before` of the next page."""
-    rows = await sessions.store.sessions(
-        user_id=who.user_id, workspace=workspace, query=query, limit=limit + 1, before=before
-    )
+    try:
+        rows = await sessions.store.sessions(
+            user_id=who.user_id, workspace=workspace, query=query, limit=limit + 1, before=before
+        )
+    except UnknownSession as error:
+        raise HTTPException(404, "`before` is no place in this list: list from the start") from error
     more = rows[limit - 1].id if len(rows) > limit else None
     return SessionsOut(sessions=[_out(row, sessions) for row in rows[:limit]], next=more)
 
@@ -199,7 +202,7 @@ async def get_events(
     session_id: str,
     who: Who,
     sessions: Sessions,
-    after: Annotated[int, Query(ge=0)] = 0,
+    after: Annotated[int, Query(ge=0, lt=2**63)] = 0,
     limit: Annotated[int, Query(ge=1, le=MAX_EVENTS)] = 1000,
 ) -> Response:
     """The log of a session, in order."""
@@ -267,4 +270,4 @@ def _out(row: SessionRow, sessions: Hub) -> SessionOut:
 
 
 def _json(content: Any, status: int = 200) -> Response:
-    return Response(orjson.dumps(content), status, media_type="application/json")
+    return Response(to_json(content), status, media_type="application/json")

@@ -11,10 +11,14 @@ from typing import Any, Protocol
 import orjson
 from pydantic import BaseModel, ValidationError
 
+from server.wire import nests_deeper, to_json
+
 log = logging.getLogger(__name__)
 
 SOFT_LIMIT = 16 << 20
 """Characters of one incoming frame; longer ones are refused and the connection lives on."""
+MAX_DEPTH = 64
+"""Levels of an incoming frame: what is stored of it is wrapped further when it is shown."""
 MAX_FRAMES, MAX_BYTES = 4096, 8 << 20
 """What may wait for a slow peer. Live frames are given up first, then the connection is."""
 MAX_RUNNING = 1024
@@ -78,12 +82,12 @@ class Method:
 
 def encode(message: dict[str, Any]) -> str:
     """A message as the text of one frame."""
-    return orjson.dumps({"jsonrpc": "2.0", **message}).decode()
+    return to_json({"jsonrpc": "2.0", **message}).decode()
 
 
 def notification(method: str, params: dict[str, Any]) -> str:
     """A notification as the text of one frame, to be sent to any number of connections."""
-    return orjson.dumps({"jsonrpc": "2.0", "method": method, "params": params}).decode()
+    return to_json({"jsonrpc": "2.0", "method": method, "params": params}).decode()
 
 
 class Connection:
@@ -251,6 +255,8 @@ class Connection:
         id, params = message.get("id"), message.get("params")
         if not (id is None or type(id) in (int, str)):
             return self._fail(None, INVALID_REQUEST, "Invalid request: id must be a number or a string")
+        if nests_deeper(message, MAX_DEPTH):
+            return self._fail(id, INVALID_REQUEST, "Frame nested too deeply", {"limit": MAX_DEPTH})
         if "method" in message:
             return self._called(message["method"], id, {} if params is None else params, "id" in message)
         if "result" in message or "error" in message:

@@ -6,13 +6,12 @@ from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Any
 
-import orjson
-
 from agent.events import Event, Live
 from server.acp.connection import notification
 from server.acp.diffs import diff_content
 from server.acp.options import config_options
 from server.titles import title_of
+from server.wire import to_json
 
 OUTPUT_TAIL = 8192
 """Characters of a running call's output that a plain client is shown (its updates replace each other)."""
@@ -228,7 +227,7 @@ class Presenter:
         params: Dict = {"sessionId": self.session_id, **_meta(event, term), "type": event.type}
         left_out = _LEFT_OUT.get(event.type, ())
         data = {key: value for key, value in event.data.items() if key not in left_out}
-        if len(orjson.dumps(data)) <= DATA_LIMIT:
+        if len(to_json(data)) <= DATA_LIMIT:
             params["data"] = data
         return notification("_etude/event", params)
 

@@ -195,7 +195,7 @@ def _session(row: Any, now: int) -> SessionRow:
 def _cursor(connection: Connection, before: str) -> tuple[int, str]:
     """A cursor's place; a bare session id stands for its row's."""
     updated, _, id = before.partition(".")
-    if id and updated.isascii() and updated.isdigit():
+    if id and updated.isascii() and updated.isdigit() and len(updated) < 19:  # fits 64 bits
         return int(updated), id
     row = connection.execute(select(sessions.c.updated).where(sessions.c.id == before)).one_or_none()
     if row is None:

@@ -179,3 +179,39 @@ async def test_readiness_is_the_databases(talked: Any, monkeypatch: pytest.Monke
     assert answer.status_code == 503
     assert "disk is gone" in answer.json()["error"]
     assert (await http.get("/healthz")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/api/sessions?before=99999999999999999999.x", 404),
+        (f"/api/sessions?before={'9' * 5000}.x", 404),
+        ("/api/sessions?before=nope", 404),
+        ("/api/sessions/SESSION/events?after=99999999999999999999", 422),
+        ("/api/sessions/SESSION/events?after=9223372036854775807", 200),
+    ],
+)
+async def test_numbers_beyond_the_databases_are_no_defect(talked: Any, path: str, status: int) -> None:
+    _, session, http = talked
+    answer = await http.get(path.replace("SESSION", session))
+    assert (answer.status_code, "detail" in answer.json()) == (status, status != 200)
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b'{"code":NaN}', 422),
+        (b'{"code":1e999}', 422),
+        (b'{"code":"\\ud800"}', 422),
+        (b'{"code":"' + b"x" * 3000 + b'"}', 422),
+        (b"\xff\xfe", 422),
+        (b'{"code":"' + b"x" * 2_000_000 + b'"}', 413),
+    ],
+    ids=["NaN", "infinity", "surrogate", "long", "no text", "huge"],
+)
+async def test_a_hostile_body_is_refused_and_not_repeated(talked: Any, body: bytes, status: int) -> None:
+    _, _, http = talked
+    answer = await http.post("/api/token", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == status
+    assert len(answer.content) < 1000
+    assert answer.json()["detail"]

@@ -109,9 +109,10 @@ async def test_plain_http_at_the_path_of_the_socket_is_told_to_upgrade(serve: An
         ("[]", -32600),
         ('{"id":[1],"result":{}}', -32600),
         ('{"a":' * 50_000 + "1" + "}" * 50_000, -32700),
+        ('{"a":' * 251 + "1" + "}" * 251, -32600),
         (" " * (wire.SOFT_LIMIT + 1), -32600),
     ],
-    ids=["no JSON", "binary", "array", "odd id", "nested", "large"],
+    ids=["no JSON", "binary", "array", "odd id", "nested", "stored but not sent", "large"],
 )
 async def test_a_hostile_frame_harms_nobody(serve: Any, frame: str | bytes, code: int) -> None:
     server, _ = await serve()

@@ -176,3 +176,15 @@ def test_a_large_file_is_shown_by_what_changed(monkeypatch: pytest.MonkeyPatch) 
     assert item["oldText"] == "".join(lines[46:53])
     assert item["newText"] == "".join([*lines[46:49], "changed\n", *lines[50:53]])
     assert text_diff("/w/x", "".join(lines), "x" * 500) is None
+
+
+@pytest.mark.parametrize(
+    "odd", ["f\udcff.txt", "a" * 10 + "\ud800"], ids=["a name that is no UTF-8", "a model's"]
+)
+async def test_what_json_cannot_say_is_shown_all_the_same(odd: str) -> None:
+    call = event("tool.call", {"call_id": "c", "name": odd, "title": odd, "paths": [odd]}, seq=4)
+    [frame] = await shown(presenter(), call, edit(odd, "a", "b"))
+    [diff] = frame["params"]["update"]["content"]
+    assert diff["path"] == "/w/" + odd.encode("utf-8", "replace").decode()
+    [feedback] = await shown(presenter(), event("feedback", {"comment": odd, "count": 2**70}))
+    assert feedback["params"]["data"]["count"] == str(2**70)

@@ -365,6 +365,7 @@ async def test_folders_that_must_not_be_workspaces_are_refused(
             (data, "lie apart"),
             (tmp_path / "missing", "no folder"),
             (tmp_path / "etude.db", "no folder"),
+            ("/" + "a" * 300, "cannot be opened"),
             ("relative", "absolute"),
             ("", "cwd"),
         ):
