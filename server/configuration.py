@@ -176,6 +176,8 @@ def _read(file: Path) -> dict[str, Any]:
         raise SettingsError(f"{file}: not UTF-8 text (byte {error.start}); TOML is UTF-8") from error
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{file}: not valid TOML: {error}") from error
+    except RecursionError as error:
+        raise SettingsError(f"{file}: nests too deeply; a configuration has tables and values") from error
 
 
 def _flat(table: Mapping[str, Any], prefix: str, file: Path) -> Iterator[tuple[str, Any]]:

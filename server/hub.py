@@ -11,7 +11,7 @@ from agent.events import Mode, SessionCreated
 from server.acp.connection import Connection, notification
 from server.live import LiveSession
 from server.metrics import Metrics
-from server.opener import Opener, check_workspace
+from server.opener import Opener, check_workspace, narrowed
 from server.store import SessionRow, Store, UnknownSession
 from server.version import VERSION
 
@@ -91,7 +91,7 @@ class Hub:
         root = Path(cwd)
         await asyncio.to_thread(check_workspace, root)
         root = await asyncio.to_thread(root.resolve)
-        settings = await asyncio.to_thread(self.settings.for_workspace, root)
+        settings = await asyncio.to_thread(narrowed, self.settings, root)
         model = model or settings.agent.model or await self.opener.default_model()
         record = SessionCreated(
             workspace=str(root),

@@ -375,6 +375,26 @@ async def test_folders_that_must_not_be_workspaces_are_refused(
         assert (await client.call("session/list"))["sessions"] == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["[agent\n", "[nope]\nx = 1\n", "[agent]\nmode = 5\n", "agent = 5\n", "x = " + "[" * 50_000, "\xff"],
+    ids=["broken", "unknown", "wrong value", "no table", "nested", "no UTF-8"],
+)
+async def test_a_wrong_configuration_of_a_workspace_is_named_and_loses_nothing(serve: Any, text: str) -> None:
+    server, _ = await serve(["ok"])
+    async with server.client() as client:
+        session = await client.new_session(server.workspace)
+        file = server.workspace / "etude.toml"
+        file.write_text(text, "latin-1")
+        with pytest.raises(RpcFailure, match=r"etude\.toml") as failure:
+            await client.call("session/new", cwd=str(server.workspace), mcpServers=[])
+        assert failure.value.error["code"] == -32602
+        with pytest.raises(RpcFailure, match=r"etude\.toml"):
+            await client.prompt(session, "hello")
+        file.unlink()
+        assert (await client.prompt(session, "hello"))["stopReason"] == "end_turn"
+
+
 async def test_a_session_is_made_with_the_mode_and_model_asked_for(serve: Any) -> None:
     server, _ = await serve(["ok"])
     async with server.client() as client:
