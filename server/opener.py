@@ -14,6 +14,7 @@ from agent.models import open_model
 from agent.models.catalog import default_model
 from agent.models.client import Chunk, ModelClient, ModelError, Price, Request
 from agent.session import Session
+from server.configuration import SettingsError
 from server.live import LiveSession, SessionFailed
 from server.metrics import Metrics
 from server.places import cache_dir, data_dir
@@ -176,7 +177,7 @@ class Opener:
 
     async def policy(self, root: Path) -> SandboxPolicy:
         """The confinement of a workspace, as narrowed by its own `etude.toml`."""
-        settings = await asyncio.to_thread(self.settings.for_workspace, root)
+        settings = await asyncio.to_thread(narrowed, self.settings, root)
         sandbox = settings.sandbox
         return SandboxPolicy(
             tier=sandbox.tier,
@@ -218,6 +219,18 @@ def check_workspace(root: Path) -> None:
         raise WorkspaceRefused(f"{real} is your home folder: give a project's folder inside it")
     if data.is_relative_to(real) or real.is_relative_to(data):
         raise WorkspaceRefused(f"{real} and Etude's own data in {data} must lie apart: give another folder")
+
+
+def narrowed(settings: "Settings", root: Path) -> "Settings":
+    """The settings as narrowed by the workspace's own `etude.toml`.
+
+    Raises:
+        WorkspaceRefused: that file is wrong.
+    """
+    try:
+        return settings.for_workspace(root)
+    except SettingsError as error:
+        raise WorkspaceRefused(f"{error}. Correct or remove that file") from error
 
 
 def _last_model(events: Iterable[Event]) -> str:
