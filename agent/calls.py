@@ -32,6 +32,7 @@ from tools.errors import EnvironmentFault, InvalidArguments, ToolError
 from tools.registry import TOOLS
 from tools.result import FileChange, Proposal, ToolResult
 from tools.shell_session import ShellSession
+from tools.text import visible
 from tools.tool import Arguments, Tool
 from tools.workspace import content_hash
 
@@ -190,7 +191,7 @@ async def _announce(here: Step, prepared: Prepared) -> None:
         raw="" if prepared.arguments else call.arguments[:4096],
         parse=prepared.parse,
         group=here.group,
-        title=proposal.title or call.name,
+        title=proposal.title or _title(prepared),
         paths=list(proposal.paths),
         line=proposal.line,
     )
@@ -200,6 +201,15 @@ async def _announce(here: Step, prepared: Prepared) -> None:
             where="model", error="malformed_call", message=prepared.refusal.message[:2000], call_id=call.id
         )
         await here.session.record("error", error, turn=here.turn, step=here.step)
+
+
+def _title(prepared: Prepared) -> str:
+    """The title of a call that could not be proposed: with what it was about, where that is known."""
+    arguments, tool = prepared.arguments, prepared.tool
+    subject = getattr(arguments, "path", None) or getattr(arguments, "pattern", None)
+    if tool is None or not isinstance(subject, str):
+        return prepared.call.name
+    return f"{tool.kind.capitalize()} {visible(subject, 60)}"
 
 
 async def _denied(here: Step, prepared: Prepared) -> str | None:

@@ -98,6 +98,8 @@ class Prompt(Record):
     """The ACP content blocks as received (text, resource links, embedded resources, images)."""
     editor: dict[str, Any] | None = None
     queued_seq: int | None = None
+    max_steps: int | None = None
+    """Bound on the model calls of this turn, where whoever asked set a lower one than the session's."""
 
 
 class Queued(Record):

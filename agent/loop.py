@@ -97,13 +97,14 @@ async def _play(session: Session, prompt: Prompt, turn: int, facts: Facts) -> En
     """The turn itself; however it ends, this says why."""
     try:
         await session.record("prompt", prompt, turn=turn, step=0)
-        await _begin(session, turn)
-        return await _steps(session, turn, facts)
+        limit = min(session.max_steps, prompt.max_steps or session.max_steps)
+        await _begin(session, turn, limit)
+        return await _steps(session, turn, facts, limit)
     except asyncio.CancelledError:
         stopped = End("interrupted", "the server stopped during this turn")
         return stopped if session.interrupted else End("cancelled")
     except ContextOverflow as error:
-        return End("overlong", error.message)
+        return End("overlong", f"the context is full, start a new session: {error.message}")
     except ModelError as error:
         return End("model_error", error.message)
     except EnvironmentFault as error:
@@ -115,7 +116,7 @@ async def _play(session: Session, prompt: Prompt, turn: int, facts: Facts) -> En
         return End("env_error", f"a defect in Etude ended the turn ({type(error).__name__}); it was logged")
 
 
-async def _begin(session: Session, turn: int) -> None:
+async def _begin(session: Session, turn: int, limit: int) -> None:
     """Log what the turn starts from; the prompt's prefix is made anew only where it has to be."""
     state, model = session.state, session.model
     prefix = (model.name, state.mode, state.profile)
@@ -126,16 +127,16 @@ async def _begin(session: Session, turn: int) -> None:
         policy=model.policy,
         mode=state.mode,
         profile=state.profile,
-        max_steps=session.max_steps,
+        max_steps=limit,
         system=prompts.system(state.profile, state.mode, state.workspace, instructions) if fresh else None,
         tools=schemas(state.profile) if fresh else None,
     )
     await session.record("turn.started", started, turn=turn, step=0)
 
 
-async def _steps(session: Session, turn: int, facts: Facts) -> End:
+async def _steps(session: Session, turn: int, facts: Facts, limit: int) -> End:
     watch = Watch()
-    for step in range(1, session.max_steps + 1):
+    for step in range(1, limit + 1):
         generation = await generate(session, turn, step)
         if generation.calls:
             if may_change(generation):
@@ -146,7 +147,7 @@ async def _steps(session: Session, turn: int, facts: Facts) -> End:
                 return end
         elif end := watch.after_answer(session, generation):
             return end
-    return End("max_steps", f"the turn reached its limit of {session.max_steps} steps")
+    return End("max_steps", f"the turn reached its limit of {limit} steps")
 
 
 class Watch:
@@ -166,7 +167,7 @@ class Watch:
         if self.repeats < REPEATS_REFUSED:
             return None
         return (
-            f"This is the same call for the {self.repeats}. time in a row; it was not run again. "
+            f"This call was made {self.repeats} times in a row; it was not run again. "
             "Its result would not differ. Do something else, or finish."
         )
 
@@ -175,7 +176,7 @@ class Watch:
         self.empty = 0
         if self.repeats >= REPEATS_REFUSED:
             error = ErrorData(
-                where="loop", error="repeated_call", message=f"same calls {self.repeats} times in a row"
+                where="loop", error="repeated_call", message=f"the model repeated a call {self.repeats} times"
             )
             await session.record("error", error)
         if self.repeats >= REPEATS_ENDED:
@@ -191,7 +192,7 @@ class Watch:
         if session.state.steered:
             return None
         if generation.finish == "length":
-            return End("overlong", "the answer was cut off at the output limit")
+            return End("overlong", "the answer was cut off at the output limit; send a message to go on")
         if generation.text.strip():
             return End("end_turn")
         self.empty += 1

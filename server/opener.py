@@ -23,7 +23,7 @@ from tools.sandbox.policy import SandboxPolicy
 from tools.workspace import Workspace
 
 if TYPE_CHECKING:
-    from server.settings import Settings
+    from server.settings import SandboxSettings, Settings
 
 log = logging.getLogger(__name__)
 
@@ -135,16 +135,17 @@ class Opener:
             events = await self.store.all_events(live.id)
             root = Path(events[0].data["workspace"])
             await asyncio.to_thread(check_workspace, root)
+            settings = await asyncio.to_thread(narrowed, self.settings, root)
             workspace = Workspace(
                 root=root,
-                policy=await self.policy(root),
+                policy=_policy(settings.sandbox),
                 buffers=live.editors.buffers,
                 write_through=live.write_through,
                 refresh=live.refresh,
             )
             ask = live.permissions.ask
             model = await self._model_or_reason(_last_model(events))
-            steps = self.settings.agent.max_steps
+            steps = settings.agent.max_steps
             if len(events) > LONG:
                 return await asyncio.to_thread(Session, lease, events, workspace, model, ask, max_steps=steps)
             return Session(lease, events, workspace, model, ask, max_steps=steps)
@@ -174,18 +175,6 @@ class Opener:
             await session.close()
         finally:
             await session.log.release()  # pyright: ignore[reportAttributeAccessIssue] - a `SessionLog`
-
-    async def policy(self, root: Path) -> SandboxPolicy:
-        """The confinement of a workspace, as narrowed by its own `etude.toml`."""
-        settings = await asyncio.to_thread(narrowed, self.settings, root)
-        sandbox = settings.sandbox
-        return SandboxPolicy(
-            tier=sandbox.tier,
-            network=sandbox.network,
-            read=sandbox.read,
-            memory_mb=sandbox.memory_mb,
-            pids=sandbox.pids,
-        )
 
     async def _model_or_reason(self, name: str) -> ModelClient:
         try:
@@ -239,3 +228,14 @@ def _last_model(events: Iterable[Event]) -> str:
         if event.type in ("session.created", "config.changed") and event.data.get("model"):
             name = event.data["model"]
     return name
+
+
+def _policy(sandbox: "SandboxSettings") -> SandboxPolicy:
+    """The confinement of a workspace, as narrowed by its own `etude.toml`."""
+    return SandboxPolicy(
+        tier=sandbox.tier,
+        network=sandbox.network,
+        read=sandbox.read,
+        memory_mb=sandbox.memory_mb,
+        pids=sandbox.pids,
+    )

@@ -114,10 +114,15 @@ class Agent:
     # ---- sessions
 
     async def new(self, connection: Connection, params: p.NewSession) -> Answer:
+        mode, model = _wishes(params)
         try:
-            live = await self.hub.create(params.cwd, connection, *_wishes(params))
+            if model is not None:
+                await self.hub.opener.model(model)  # a session must not begin with a model that is not there
+            live = await self.hub.create(params.cwd, connection, mode, model)
         except WorkspaceRefused as error:
             raise RpcError(INVALID_PARAMS, str(error), {"cwd": params.cwd}) from error
+        except ModelError as error:
+            raise RpcError(INVALID_PARAMS, error.message, {"model": model}) from error
         answer = {"sessionId": live.id, **self._settings(live)}
         return Answer(answer, lambda: self._watch(live, connection, live.delivered))
 
@@ -322,11 +327,15 @@ def _wishes(params: p.NewSession) -> tuple[Any, Any]:
 def _prompt(params: p.SendPrompt, given: Any) -> events.Prompt:
     if given is not None and not (isinstance(given, str) and 0 < len(given) <= 128):
         raise RpcError(INVALID_PARAMS, "clientMessageId must be a string of 1 to 128 characters")
+    steps = params.meta.get("maxSteps")
+    if steps is not None and not (type(steps) is int and steps > 0):
+        raise RpcError(INVALID_PARAMS, "maxSteps must be a whole number above 0")
     return events.Prompt(
         message_id=given or str(ULID()),
         text=params.text,
         blocks=params.blocks,
         editor=editor_context(params.meta.get("editor")),
+        max_steps=steps,
     )
 
 

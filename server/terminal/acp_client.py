@@ -23,10 +23,16 @@ from server.terminal.host import Host
 BOUND = 8192
 FRAME_BYTES = 64 << 20
 NAME = "etude terminal"
+INVALID_PARAMS = -32602
+"""JSON-RPC's own code."""
 
 
 class RpcFailed(CommandFailed):
-    """The server answered a request with an error."""
+    """The server answered a request with an error. Wrong parameters are a mistake of whoever asked."""
+
+    def __init__(self, message: str, code: int | None = None) -> None:
+        super().__init__(message)
+        self.code = Usage.code if code == INVALID_PARAMS else CommandFailed.code
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +187,8 @@ def result(body: Mapping[str, Any], method: str) -> Mapping[str, Any]:
     """The result of an answer. Raises `RpcFailed` if it is an error."""
     error = body.get("error")
     if error is not None:
-        detail = error.get("data")
-        more = f" ({json.dumps(detail)[:300]})" if detail else ""
-        raise RpcFailed(f"{method} failed: {error.get('message', 'no reason given')}{more}")
+        said = error.get("message")
+        message = str(said) if said else f"the server refused {method} and did not say why"
+        raise RpcFailed(message.removeprefix("Invalid params: "), error.get("code"))
     found = body.get("result")
     return found if isinstance(found, dict) else {}

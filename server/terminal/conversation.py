@@ -87,12 +87,15 @@ class Conversation:
             past += [item for item in self._take(self.client.receive(0.5)) if item.kind != "quiet"]
         return past
 
-    def turn(self, text: str) -> Iterator[Item]:
-        """Send a prompt and yield what happens until its turn is over (then `ended` is set)."""
+    def turn(self, text: str, max_steps: int | None = None) -> Iterator[Item]:
+        """Send a prompt and yield what happens until its turn is over (then `ended` is set).
+
+        `max_steps` bounds its model calls.
+        """
         message_id = str(ULID())
         self.ended, self._turn, self._answer = None, 0, None
         answered = 0.0
-        prompt = self._prompt(text, message_id)
+        prompt = self._prompt(text, message_id, max_steps)
         while self.ended is None:
             if self._answer is not None and time.monotonic() - answered > GRACE_S:
                 self.ended = self._answer
@@ -102,7 +105,7 @@ class Conversation:
                 yield Item("notice", {"text": f"connection lost ({frame.reason}); reconnecting"})
                 self._reconnect()
                 if not self._turn:
-                    prompt = self._prompt(text, message_id)  # a repeated id is never run twice
+                    prompt = self._prompt(text, message_id, max_steps)  # a repeated id is never run twice
                 continue
             if isinstance(frame, Frame) and frame.method is None:
                 if frame.id == prompt:
@@ -147,13 +150,14 @@ class Conversation:
         self.client.call("session/set_config_option", params)
         self.model = model
 
-    def _prompt(self, text: str, message_id: str) -> int:
+    def _prompt(self, text: str, message_id: str, max_steps: int | None) -> int:
+        limit = {} if max_steps is None else {"maxSteps": max_steps}
         return self.client.send(
             "session/prompt",
             {
                 "sessionId": self.session_id,
                 "prompt": [{"type": "text", "text": text}],
-                "_meta": {"etude": {"clientMessageId": message_id}},
+                "_meta": {"etude": {"clientMessageId": message_id, **limit}},
             },
         )
 

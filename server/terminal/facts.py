@@ -18,6 +18,8 @@ class Facts:
     """Paths of edited files, in the order of their first edit."""
     used: int = 0
     window: int = 0
+    cost: float | None = None
+    """US dollars so far, where the model has a price."""
     _message: str = ""
 
     def take(self, item: Item) -> None:
@@ -34,6 +36,7 @@ class Facts:
                     self.changed[str(content.get("path"))] = None
         elif kind == "usage_update":
             self.used, self.window = int(update.get("used") or 0), int(update.get("size") or 0)
+            self.cost = (update.get("cost") or {}).get("amount")
 
     def changed_in(self, workspace: Path) -> list[str]:
         """Changed files, relative to the workspace where they lie in it."""

@@ -14,7 +14,7 @@ STOP_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When to stop a turn that nobody watches: model calls, US dollars, seconds."""
+    """When to stop a turn that nobody watches: model calls (the server counts), US dollars, seconds."""
 
     steps: int | None = None
     cost: float | None = None
@@ -38,7 +38,7 @@ def play(
 
     before = signal.signal(signal.SIGINT, on_interrupt)
     try:
-        for item in conversation.turn(text):
+        for item in conversation.turn(text, limits.steps):
             if item.kind == "interrupt":
                 presses += 1
                 if presses >= 3:
@@ -67,9 +67,6 @@ def _over(limits: Limits, seconds: float, item: Item) -> str:
     if limits.seconds is not None and seconds > limits.seconds:
         return "timeout"
     update = item.params.get("update") or {}
-    mark = (item.params.get("_meta") or {}).get("etude") or {}
-    if limits.steps is not None and (mark.get("step") or 0) > limits.steps:
-        return "max_steps"
     if limits.cost is not None and update.get("sessionUpdate") == "usage_update":
         spent = (update.get("cost") or {}).get("amount")
         if spent is not None and spent > limits.cost:

@@ -1,9 +1,10 @@
-"""Draws a conversation in a terminal: streamed text, tool cards, diffs, notices."""
+"""Draws a conversation in a terminal: streamed text, tool cards, diffs, questions, notices."""
 
 import shutil
+import textwrap
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TextIO
 
 from server.terminal.acp_client import NAME
@@ -22,21 +23,27 @@ ENDS = {
     "cancelled": "stopped",
     "max_steps": "stopped at the step limit; send a message to go on",
     "max_turn_requests": "stopped at the step limit; send a message to go on",
-    "overlong": "the context is full; start a new session",
+    "overlong": "a limit of the model was reached",
     "timeout": "the time limit was reached",
     "max_cost": "the cost limit was reached",
-    "malformed": "the model kept sending calls that could not be read",
-    "model_error": "the model could not be reached or failed",
+    "malformed": "stopped, because the turn got nowhere",
+    "model_error": "no answer from the model",
     "env_error": "the workspace could not be used",
     "interrupted": "interrupted",
 }
+QUESTIONS = {
+    "edit": ("Make this change?", "every edit"),
+    "execute": ("Run this command?", "this very command"),
+}
+"""What is asked about a kind of call, and what *always* would allow."""
 
 
 @dataclass(slots=True)
 class _Card:
     title: str
     kind: str
-    shown_diffs: int = 0
+    diffs: list[tuple[Any, Any, Any]] = field(default_factory=list)
+    """What was shown of its changes: path, old and new text."""
 
 
 class Screen:
@@ -52,6 +59,8 @@ class Screen:
         """`text` or `thought` while such a message is being written, else empty."""
         self._message = ""
         self._cards: dict[str, _Card] = {}
+        self._under: _Card | None = None
+        """The card that the last line belongs to."""
         self._column = 0
         self._quiet_since: float | None = None
         self._ticking = False
@@ -72,13 +81,34 @@ class Screen:
         self.out.flush()
 
     def notice(self, text: str) -> None:
-        self.line(self.style.yellow("! ") + clean(text))
+        lines = clean(text).splitlines() or [""]
+        if self.out.isatty():
+            lines = [part for line in lines for part in textwrap.wrap(line, max(20, self.width - 3)) or [""]]
+        self.line(self.style.yellow("! ") + "\n  ".join(lines))
+        self._under = None
 
     def line(self, text: str = "") -> None:
         """A line of its own."""
         self._close()
         self._write(text + "\n")
         self.out.flush()
+
+    def question(self, call: Mapping[str, Any]) -> str:
+        """Show what a permission is asked for; the words that ask, for `ask`."""
+        id = str(call.get("toolCallId"))
+        kind, title = str(call.get("kind") or "other"), str(call.get("title") or "a tool call")
+        card = self._cards.setdefault(id, _Card(title, kind))
+        self._head(card)
+        raw = call.get("rawInput")
+        command = clean(str(raw["command"])) if isinstance(raw, dict) and raw.get("command") else ""
+        if command and command != one_line(card.title, self.width - 4):
+            for line in command.splitlines():
+                self.line(f"  $ {line}")
+        self._diffs(card, call)
+        words, always = QUESTIONS.get(kind, ("Allow this?", "this"))
+        self._under = card
+        keys = self.style.dim(f"  [y]es  [a]lways {always}  [n]o  ")
+        return self.style.yellow("? ") + self.style.bold(words) + keys
 
     def ask(self, text: str) -> None:
         """A question whose answer stands on the same line."""
@@ -124,7 +154,9 @@ class Screen:
         message = str(update.get("messageId") or "")
         if self._open != kind or message != self._message:
             self._close()
-            self._open, self._message = kind, message
+            if self._under is not None and kind == "text":
+                self.line()
+            self._open, self._message, self._under = kind, message, None
         if kind == "text":
             self._stream.feed(text)
         else:
@@ -133,14 +165,19 @@ class Screen:
     def _call(self, update: Mapping[str, Any]) -> None:
         card = _Card(str(update.get("title") or "tool"), str(update.get("kind") or "other"))
         self._cards[str(update.get("toolCallId"))] = card
-        self.line(self.style.cyan("● ") + self.style.bold(one_line(card.title, self.width - 4)))
+        if self._open == "text":
+            self.line()
+        self._head(card)
+
+    def _head(self, card: _Card) -> None:
+        """The title of a card, unless the last line is the card's own."""
+        if self._under is not card:
+            self.line(self.style.cyan("● ") + self.style.bold(one_line(card.title, self.width - 4)))
+            self._under = card
 
     def _call_update(self, update: Mapping[str, Any]) -> None:
         card = self._cards.setdefault(str(update.get("toolCallId")), _Card("tool", "other"))
-        diffs = [item for item in update.get("content") or [] if item.get("type") == "diff"]
-        for item in diffs[card.shown_diffs :]:
-            self.diff(item)
-        card.shown_diffs = max(card.shown_diffs, len(diffs))
+        self._diffs(card, update)
         status = update.get("status")
         if status in ("completed", "failed"):
             texts = [
@@ -148,8 +185,19 @@ class Screen:
                 for item in update.get("content") or []
                 if item.get("type") == "content"
             ]
-            self._result(card, "\n".join(texts), failed=status == "failed")
+            code = (update.get("rawOutput") or {}).get("exit_code")
+            self._head(card)
+            self._result(card, "\n".join(texts), failed=status == "failed" or code not in (None, 0))
             self._cards.pop(str(update.get("toolCallId")), None)
+
+    def _diffs(self, card: _Card, call: Mapping[str, Any]) -> None:
+        """The changes of a call; each once, though it is told of again when it was made."""
+        for item in call.get("content") or []:
+            change = (item.get("path"), item.get("oldText"), item.get("newText"))
+            if item.get("type") == "diff" and change not in card.diffs:
+                card.diffs.append(change)
+                self._head(card)
+                self.diff(item)
 
     def diff(self, item: Mapping[str, Any]) -> None:
         """A `diff` content item."""
@@ -182,8 +230,8 @@ class Screen:
     # ---- events that ACP has no form for
 
     def _event(self, type: Any, data: Mapping[str, Any]) -> None:
-        if type == "error" and data.get("where") != "tool":
-            again = f" (try {data['retry']})" if data.get("retry") else ""
+        if type == "error" and data.get("where") != "tool" and not data.get("call_id"):
+            again = f" Trying again ({data['retry']})." if data.get("retry") else ""
             self.notice(f"{data.get('message', 'something went wrong')}{again}")
         elif type == "summary":
             self.notice("earlier messages were summarised")
