@@ -13,6 +13,8 @@ from agent.models.overflow import is_overflow
 from agent.models.retries import LONGEST_ASKED, STATUSES, asked_wait
 
 _CLIP: Final = 600
+_SHORTEST_KEY: Final = 8
+"""Characters. A local server takes any key, such as `x` or `EMPTY`: a word that short is no secret."""
 _KEYS: Final = re.compile(r"\b(?:sk|pk|gsk|xai|key)[-_][A-Za-z0-9_\-*.]{6,}|(?<=Bearer )\S+", re.IGNORECASE)
 _NO_MODEL: Final = re.compile(
     r"model\b.{0,80}(not found|does not exist|not exist|unknown|not a valid|is not available|not supported)"
@@ -68,8 +70,9 @@ class Failures:
 
     def clean(self, text: str) -> str:
         """Someone else's text without keys, on one line, clipped."""
-        if self._endpoint.key:
-            text = text.replace(self._endpoint.key, "[key]")
+        key = self._endpoint.key or ""
+        if len(key) >= _SHORTEST_KEY:
+            text = text.replace(key, "[key]")
         text = " ".join(_KEYS.sub("[key]", text).split())
         return text if len(text) <= _CLIP else text[:_CLIP] + " …"
 
@@ -109,7 +112,7 @@ class Failures:
     ) -> tuple[ModelError, float | None]:
         """The error to raise, and the wait that the provider asks for before another try."""
         endpoint, status = self._endpoint, report.status
-        said = f": {report.message}" if report.message else ""
+        said = f": {_sentence(report.message)}" if report.message else "."
         number = f" ({status})" if status is not None else ""
         if is_overflow(status, report.code, report.message, estimate=estimate, window=window):
             return ContextOverflow(f"The prompt does not fit the window of {self._name}{number}{said}"), None
@@ -169,13 +172,17 @@ class Failures:
         return f"Check the key in the environment variable {endpoint.key_env}."
 
     def _no_model(self, report: Reported, listed: list[str] | None) -> str:
-        said = f": {report.message}" if report.message else "."
+        said = f": {_sentence(report.message)}" if report.message else "."
         text = f"{self._endpoint.shown} does not know the model {self._model!r} ({report.status}){said}"
         if listed:
             more = f" and {len(listed) - 20} more" if len(listed) > 20 else ""
             return f"{text} It has: {', '.join(listed[:20])}{more}."
         hint = "" if "/v" in self._endpoint.base_url else " Most base_urls end in /v1."
         return f"{text} Check the model's name and base_url.{hint}"
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?", "…")) else f"{text}."
 
 
 def _text(value: Any) -> str:

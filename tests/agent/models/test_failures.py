@@ -56,6 +56,13 @@ async def test_a_wrong_key_names_the_variable_and_never_the_key() -> None:
     assert not error.retryable
 
 
+async def test_a_key_that_is_no_secret_leaves_the_words_of_the_provider_alone() -> None:
+    """Local servers take any key; replacing an `x` wherever it stands made messages unreadable."""
+    with ScriptedModel([Turn(status=400, error={"error": {"message": "max next tokens exceeded"}})]) as model:
+        error, _ = await failure(model.base_url, {"MY_KEY": "x"}, api_key_env="MY_KEY")
+    assert error.message.endswith("refused the request (400): max next tokens exceeded.")
+
+
 async def test_a_provider_that_repeats_the_key_is_not_repeated() -> None:
     words = f"Incorrect API key provided: {SECRET} or sk-liv*****mnop."
     turn = Turn(status=401, error={"error": {"message": words, "code": "invalid_api_key"}})
@@ -221,7 +228,7 @@ async def test_a_failure_reported_inside_the_stream() -> None:
         "choices": [{"delta": {"content": "some"}, "finish_reason": "error", "error": {"message": "cut"}}]
     }
     error, found = await scripted(Turn(chunks=[finish]))
-    assert error.message.endswith("failed: cut") and error.retryable
+    assert error.message.endswith("failed: cut.") and error.retryable
     assert found == []
 
 
