@@ -78,6 +78,8 @@ class _Chat:
             ended = self._turn(text)
             if self.json:
                 emit(session_options.result_of(ended, self.conversation, self.facts, self.workspace))
+            else:
+                self.screen.finish(ended, self.facts)
             return session_options.exit_code(ended)
         self._greet()
         with _history():
@@ -135,14 +137,15 @@ class _Chat:
         try:
             if name in ("quit", "exit", "q"):
                 return True
-            if name == "mode" and value:
+            if name == "mode" and value.strip() in session_options.MODES:
                 conversation.set_mode(value.strip())
                 screen.notice(f"mode: {conversation.mode}")
             elif name == "model" and value:
                 conversation.set_model(value.strip())
                 screen.notice(f"model: {conversation.model}")
             elif name == "mode":
-                screen.line(f"mode {conversation.mode}; plan, ask, auto and full can be chosen")
+                unknown = f"there is no mode {value.strip()}; " if value else ""
+                screen.line(f"{unknown}mode {conversation.mode}; plan, ask, auto and full can be chosen")
             elif name == "model":
                 screen.line(f"model {conversation.model}; known: {', '.join(conversation.models)}")
             elif name == "sessions":
@@ -150,6 +153,8 @@ class _Chat:
                     here = "*" if row["id"] == conversation.session_id else " "
                     screen.line(f"{here} {row['id']}  {clean(str(row.get('title') or 'untitled'))}")
             else:
+                if name != "help":
+                    screen.notice(f"there is no command /{name}; a message cannot begin with a slash")
                 screen.line(HELP)
         except CommandFailed as failure:
             screen.notice(str(failure))
@@ -157,10 +162,7 @@ class _Chat:
 
     def _turn(self, text: str) -> Ended:
         self.facts = Facts()
-        ended = play(self.conversation, text, show=self._show, approve=self._approve)
-        if not self.json and not sys.stdin.isatty():
-            self.screen.finish(ended, self.facts)
-        return ended
+        return play(self.conversation, text, show=self._show, approve=self._approve)
 
     def _show(self, item: Item) -> None:
         self.facts.take(item)
@@ -172,16 +174,16 @@ class _Chat:
     def _approve(self, item: Item) -> str | None:
         """Put the question; the id of the chosen option."""
         call, options = item.params.get("toolCall") or {}, item.params.get("options") or []
+        question = ""
         if self.json:
             session_options.emit_item(item)
         else:
-            self._question(call)
+            question = self.screen.question(call)
         kind = "reject_once"
         if self.can_ask:
             from server.terminal.keys import choose
 
-            keys = self.screen.style.dim("  [y]es  [a]lways  [n]o  ")
-            chosen = choose(lambda: self.screen.ask(keys), lambda: self.conversation.overtaken(item))
+            chosen = choose(lambda: self.screen.ask(question), lambda: self.conversation.overtaken(item))
             if chosen is None:
                 return None
             kind = chosen
@@ -191,18 +193,6 @@ class _Chat:
                 "refused: nobody can be asked here; choose --mode auto or full, or use a terminal"
             )
         return next((str(option["optionId"]) for option in options if option.get("kind") == kind), None)
-
-    def _question(self, call: "dict[str, object]") -> None:
-        screen, raw, content = self.screen, call.get("rawInput"), call.get("content")
-        screen.line(
-            screen.style.yellow("? ") + screen.style.bold(clean(str(call.get("title") or "allow this?")))
-        )
-        if isinstance(raw, dict) and raw.get("command"):
-            for line in clean(str(raw["command"])).splitlines():
-                screen.line(f"  $ {line}")
-        for part in content if isinstance(content, list) else []:
-            if part.get("type") == "diff":
-                screen.diff(part)
 
 
 def _session_to_resume(sessions: Served, wanted: str, workspace: Path) -> str:

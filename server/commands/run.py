@@ -13,6 +13,11 @@ from server.terminal.lines import emit, say
 from server.terminal.play import Limits, play
 from server.terminal.screen import Screen
 
+NO_PRICE = (
+    "what this model costs is not known, so --max-cost cannot stop it: "
+    "give its [models.NAME] table a price, or use --max-steps"
+)
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("task", nargs="?", help="what to do (default: read it from standard input)")
@@ -43,8 +48,14 @@ def run(arguments: argparse.Namespace) -> int:
             if arguments.json:
                 emit({"type": "session", "sessionId": conversation.session_id, "workspace": str(workspace)})
 
+            priced = arguments.max_cost is None
+
             def show(item: Item) -> None:
+                nonlocal priced
                 facts.take(item)
+                if not priced and facts.used and facts.cost is None:
+                    priced = True
+                    screen.notice(NO_PRICE)
                 if arguments.json:
                     session_options.emit_item(item)
                 else:
@@ -68,19 +79,24 @@ def run(arguments: argparse.Namespace) -> int:
         screen.finish(ended, facts)
         for path in facts.changed_in(workspace):
             screen.line(screen.style.dim(f"changed {path}"))
-        say(facts.text.strip())
+        if ended.reason != "end_turn":
+            screen.line(screen.style.dim(f"`etude chat --resume {conversation.session_id}` goes on"))
+        if facts.text.strip() and not (sys.stdout.isatty() and sys.stderr.isatty()):  # else it was just shown
+            say(facts.text.strip())
     return session_options.exit_code(ended)
 
 
 def _steps(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1")
-    return value
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
 
 
 def _amount(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
     return value

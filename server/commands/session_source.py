@@ -40,6 +40,8 @@ def find(source: SessionSource, wanted: str) -> str:
     rows = source.sessions(workspace=None, query=None, limit=1 if wanted == "last" else 1000)
     if wanted == "last" and rows:
         return str(rows[0]["id"])
+    if wanted == "last":
+        raise CommandFailed("there are no sessions yet; `etude chat` begins one")
     found = [str(row["id"]) for row in rows if str(row["id"]).startswith(wanted.upper())]
     if not found:
         raise CommandFailed(f"no session begins with {wanted!r}; `etude sessions list` shows those there are")

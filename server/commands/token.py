@@ -41,6 +41,8 @@ def run(arguments: argparse.Namespace) -> int:
             tokens.remove(arguments.name)
             if arguments.json:
                 emit({"name": arguments.name, "removed": True})
+            else:
+                say(f"removed {arguments.name}: whoever uses it is refused from now on")
         else:
             _list(tokens.list(), as_json=arguments.json)
     except TokenError as error:

@@ -181,7 +181,8 @@ def test_slash_commands(workspace: Path, tmp_path: Path) -> None:
         for typed, shown in (
             ("/help", "Ctrl-C stops"),
             ("/mode plan", "mode: plan"),
-            ("/mode yolo", "!"),
+            ("/mode yolo", "there is no mode yolo; mode plan; plan, ask, auto and full can be chosen"),
+            ("/modle", "there is no command /modle"),
             ("/model nosuch", "nosuch"),
             ("/sessions", "* "),
         ):
@@ -198,6 +199,17 @@ def test_slash_commands(workspace: Path, tmp_path: Path) -> None:
         terminal.type("/quit\n")
         assert terminal.wait() == 0
     assert (tmp_path / "data" / "chat-history").stat().st_mode & 0o777 == 0o600
+
+
+def test_one_message_in_a_terminal_says_how_it_ended(workspace: Path, tmp_path: Path) -> None:
+    with (
+        ScriptedModel([Turn(text="An answer that is", finish="length")]) as model,
+        Terminal([str(ETUDE), "chat", "hello"], cwd=workspace, env=environment(tmp_path, model)) as terminal,
+    ):
+        terminal.expect("cut off at the output limit")
+        assert terminal.wait() == 1
+    assert "context is full" not in terminal.shown
+    assert "1 step" in terminal.shown
 
 
 def test_text_of_a_model_cannot_drive_the_terminal(workspace: Path, tmp_path: Path) -> None:

@@ -129,6 +129,7 @@ def test_a_conversation_on_a_screen() -> None:
     screen.finish(Ended("end_turn", steps=3, usage={"input": 1000, "output": 234}, cost=0.5), facts)
     assert out.getvalue().splitlines() == [
         "I will look.",
+        "",
         "● shell make test",
         "  ✓ 3",
         *[f"    {number}" for number in range(4, 9)],
@@ -143,7 +144,7 @@ def test_a_conversation_on_a_screen() -> None:
         "  ✗ no such file",
         "  ✓ first",
         "  · then",
-        "! busy (try 1)",
+        "! busy Trying again (1).",
         "Done.",
         "3 steps · 1,234 tokens · 50% of the window · $0.5000 · 1 file changed",
     ]
@@ -155,6 +156,15 @@ def test_a_conversation_on_a_screen() -> None:
     [
         (Ended("cancelled"), "! stopped"),
         (Ended("max_steps", "5 steps"), "! stopped at the step limit; send a message to go on: 5 steps"),
+        (
+            Ended("overlong", "the answer was cut off at the output limit; send a message to go on"),
+            "! a limit of the model was reached: the answer was cut off at the output limit; "
+            "send a message to go on",
+        ),
+        (
+            Ended("malformed", "the model gave 3 empty answers in a row"),
+            "! stopped, because the turn got nowhere: the model gave 3 empty answers in a row",
+        ),
         (Ended("error", "the session is busy"), "✗ the session is busy"),
         (Ended("end_turn"), ""),
     ],
@@ -163,3 +173,62 @@ def test_how_a_turn_ended_is_said(ended: Ended, shown: str) -> None:
     out = io.StringIO()
     Screen(out).finish(ended, Facts())
     assert out.getvalue().strip() == shown
+
+
+def drawn(*items: Item) -> list[str]:
+    out = io.StringIO()
+    screen = Screen(out)
+    for item in items:
+        screen.show(item)
+    return out.getvalue().splitlines()
+
+
+def test_results_of_parallel_calls_say_whose_they_are() -> None:
+    """Calls that run together end in any order."""
+    assert drawn(
+        update("tool_call", toolCallId="c1", title="Search x", kind="search"),
+        update("tool_call", toolCallId="c2", title="Read a.py", kind="read"),
+        update("tool_call_update", toolCallId="c2", status="completed", content=content("1 x")),
+        update("tool_call_update", toolCallId="c1", status="completed", content=content("a.py")),
+        update("agent_message_chunk", messageId="m1", content={"type": "text", "text": "Found."}),
+    ) == ["● Search x", "● Read a.py", "  ✓ 1 x", "● Search x", "  ✓ a.py", "", "Found."]
+
+
+def test_a_command_that_exits_with_an_error_is_marked_so() -> None:
+    made = [
+        update("tool_call_update", toolCallId=id, status="completed", content=content(id), rawOutput=raw)
+        for id, raw in (("a", {"exit_code": 3}), ("b", {"exit_code": 0}), ("c", {}))
+    ]
+    assert [line for line in drawn(*made) if not line.startswith("●")] == ["  ✗ a", "  ✓ b", "  ✓ c"]
+
+
+def test_what_is_wrong_with_a_call_is_said_once() -> None:
+    error = {"where": "model", "error": "malformed_call", "message": "no tool wat", "call_id": "c1"}
+    assert drawn(
+        update("tool_call", toolCallId="c1", title="wat", kind="other"),
+        Item("event", {"type": "error", "data": error}),
+        update("tool_call_update", toolCallId="c1", status="failed", content=content("no tool wat")),
+    ) == ["● wat", "  ✗ no tool wat"]
+
+
+def test_a_question_repeats_nothing_and_says_what_always_means() -> None:
+    """The diff that was approved is not shown again when the edit is made; a short command neither."""
+    out = io.StringIO()
+    screen = Screen(out)
+    diff = {"type": "diff", "path": "/w/a.py", "oldText": "x\n", "newText": "y\n"}
+    screen.show(update("tool_call", toolCallId="c1", title="Edit a.py", kind="edit"))
+    question = screen.question({"toolCallId": "c1", "title": "Edit a.py", "kind": "edit", "content": [diff]})
+    assert question == "? Make this change?  [y]es  [a]lways every edit  [n]o  "
+    screen.show(update("tool_call_update", toolCallId="c1", status="in_progress", content=[diff]))
+    screen.show(update("tool_call_update", toolCallId="c1", status="completed"))
+    screen.show(update("tool_call", toolCallId="c2", title="make test", kind="execute"))
+    for command in ("make test", "make test\nmake lint"):
+        raw = {"command": command}
+        question = screen.question(
+            {"toolCallId": "c2", "title": "make test", "kind": "execute", "rawInput": raw}
+        )
+        assert question.startswith("? Run this command?")
+    assert out.getvalue().splitlines() == [
+        *("● Edit a.py", "  /w/a.py  +1 -1", "  @@ -1 +1 @@", "  -x", "  +y", "  ✓ done"),
+        *("● make test", "  $ make test", "  $ make lint"),
+    ]
