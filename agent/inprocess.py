@@ -1,5 +1,6 @@
 """The agent in a Python program: a session in memory on a folder, with a model of your choice."""
 
+import os
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -39,7 +40,7 @@ async def open_session(
         ModelError: there is no such model.
     """
     root = _folder(workspace)
-    client = open_model(model, models=models or {}, cache_dir=user_cache_path("etude"))
+    client = open_model(model, models=models or {}, cache_dir=_cache())
     log = MemoryLog(str(ULID()))
     created = SessionCreated(
         workspace=str(root), user_id="local", model=client.name, mode=mode, profile=client.profile
@@ -52,6 +53,10 @@ async def open_session(
     finally:
         await session.close()
         await client.close()
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("ETUDE_CACHE") or user_cache_path("etude"))
 
 
 def _folder(workspace: str | Path) -> Path:
