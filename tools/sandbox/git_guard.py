@@ -97,8 +97,17 @@ class GitGuard:
             if path.is_file():
                 self._contents[path] = _content(path) or b""
 
-    def _repository(self, git: Path) -> None:
-        """Guard one git folder: writable, but not what can name a program."""
+    def _repository(self, git: Path, root: Path) -> None:
+        """Guard one git folder: writable, but not what can name a program.
+
+        What a link leads to outside `root` is not bound: a repository must not choose what commands see.
+        """
+        if not _inside(git, root):
+            self.notices.append(
+                f"{git} leads out of the workspace, so it is not visible in the sandbox and git does not "
+                "work there. Open the folder that holds it, or use git yourself."
+            )
+            return
         hooks, config = git / "hooks", git / "config"
         odd = [path.name for path in (git, hooks, config) if path.is_symlink()]
         if not config.is_file():
@@ -114,7 +123,7 @@ class GitGuard:
                 "Commands that write to this repository (commit, add) fail there."
             )
             self._bind(Path(os.path.realpath(git)))
-            if hooks.is_symlink():
+            if hooks.is_symlink() and _inside(hooks, root):
                 self._bind(Path(os.path.realpath(hooks)))
             return
         owner = _owner(git)
@@ -159,9 +168,9 @@ def guard(root: Path) -> GitGuard:
             if stat.S_ISREG(kind):
                 found._bind(git)  # the pointer of a submodule or a linked worktree
             else:
-                found._repository(git)
-                for module in _modules(git / "modules"):
-                    found._repository(module)
+                found._repository(git, root)
+                for module in _modules(git / "modules") if _inside(git, root) else ():
+                    found._repository(module, root)
     except BaseException:
         found.release()
         raise
@@ -210,10 +219,16 @@ def _exists(path: Path) -> bool:
 
 def _content(path: Path) -> bytes | None:
     try:
-        with path.open("rb") as file:
-            return file.read(1024 * 1024)
+        # Somebody may have put a FIFO there: opening it must not wait.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            return file.read(1024 * 1024) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
     except OSError:
         return None
+
+
+def _inside(path: Path, root: Path) -> bool:
+    real = Path(os.path.realpath(path))
+    return Path(os.path.realpath(root)) in real.parents
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

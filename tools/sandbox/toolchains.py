@@ -88,7 +88,9 @@ def discover(
     wanted: list[Path] = [place / name for place in places for name in KNOWN]
     entries = [Path(text) for text in environment.get("PATH", "").split(os.pathsep) if text.startswith("/")]
     for entry in entries:
-        wanted += _of_path_entry(Path(os.path.realpath(entry)), places)
+        folder = Path(os.path.realpath(entry))
+        if not _within(folder, (workspace,)) and not _within(Path(entry), (workspace,)):
+            wanted += _of_path_entry(folder, places)
     wanted += [Path(os.path.realpath(path.expanduser())) for path in read]
     barred = (workspace, *places)
     demanded = {Path(os.path.realpath(path.expanduser())) for path in read}

@@ -121,6 +121,39 @@ async def test_hooks_that_are_a_link_leave_the_repository_read_only(
     assert any("read-only in the sandbox" in notice for notice in sandbox.notices)
 
 
+@pytest.mark.case("agent-24")
+@pytest.mark.parametrize("link", [".git", ".git/hooks", "nested/.git", "nested/.git/hooks"])
+async def test_a_link_of_a_repository_exposes_nothing(
+    repository: Path, home: Path, started: Starter, link: str
+) -> None:
+    secret = home / "secret"
+    (secret / "modules" / "m").mkdir(parents=True)
+    for name in ("config", "modules/m/HEAD", "modules/m/config"):
+        (secret / name).write_text("key\n")
+    place = repository / link
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if place.is_dir():
+        place.rename(repository / "moved")
+    place.symlink_to(secret)
+    before = sorted(secret.rglob("*"))
+    sandbox = await started()
+    assert await fails(sandbox, f"cat {link}/config")
+    assert await fails(sandbox, f"ls {secret}")
+    assert not await fails(sandbox, "echo x > new")
+    assert any("the sandbox" in notice for notice in sandbox.notices)
+    assert sorted(secret.rglob("*")) == before, "nothing is made outside the workspace"
+
+
+def test_a_pipe_in_place_of_a_configuration_is_not_waited_for(tmp_path: Path) -> None:
+    git_folder = tmp_path / ".git"
+    (git_folder / "hooks").mkdir(parents=True)
+    for name in ("config", "commondir"):
+        os.mkfifo(git_folder / name)
+    found = guard(tmp_path)
+    assert "config (missing), commondir" in found.notices[0]
+    found.release()
+
+
 @pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
 async def test_a_repository_of_someone_else_stays_read_only(repository: Path, started: Starter) -> None:
     (repository / ".git").chmod(0o555)

@@ -78,8 +78,10 @@ def test_the_workspace_chooses_nothing(home: Path, workspace: Path) -> None:
     (workspace / ".venv" / "bin").mkdir(parents=True)
     (workspace / ".venv" / "bin" / "python").symlink_to(home / "secret" / "bin" / "python")
     (workspace / ".venv" / "pyvenv.cfg").write_text(f"home = {home / 'secret' / 'bin'}\n")
-    found = _found(home, workspace, [])
-    assert _mine(found, home) == set()
+    for path in ([], [workspace / ".venv" / "bin"]):
+        assert _mine(_found(home, workspace, path), home) == set()
+    (workspace / "bin").symlink_to(home / "secret" / "bin")
+    assert _mine(_found(home, workspace, [workspace / "bin"]), home) == set()
 
 
 def test_what_holds_the_workspace_or_a_home_is_never_a_root(home: Path, workspace: Path) -> None:
