@@ -11,10 +11,10 @@ export interface TurnEvent {
 const ENDS: Record<string, { level: Notice["level"]; text: string }> = {
   cancelled: { level: "info", text: "Stopped." },
   max_steps: { level: "warning", text: "Stopped at the step limit. Send a message to go on." },
-  overlong: { level: "warning", text: "The context is full. Start a new session, or ask for a summary." },
+  overlong: { level: "warning", text: "A limit of the model was reached." },
   timeout: { level: "warning", text: "The time limit was reached." },
-  malformed: { level: "error", text: "The model kept sending calls that could not be read." },
-  model_error: { level: "error", text: "The model could not be reached or failed." },
+  malformed: { level: "error", text: "Stopped, because the turn got nowhere." },
+  model_error: { level: "error", text: "No answer from the model." },
   env_error: { level: "error", text: "The workspace could not be used." },
   interrupted: { level: "warning", text: "The server stopped during this turn. Send a message to go on." },
 };
@@ -28,7 +28,8 @@ export function eventData(params: Dict): Dict {
 export function noticeOf(type: string, data: Dict): Pick<Notice, "level" | "text" | "detail"> | null {
   if (type === "turn.ended") return turnEnd(data);
   if (type === "summary") return { level: "info", text: "Earlier messages were summarised.", detail: text(data["text"]) };
-  if (type === "error" && text(data["where"]) !== "tool") {
+  // What is wrong with a call stands on its card.
+  if (type === "error" && text(data["where"]) !== "tool" && !text(data["call_id"])) {
     const retry = number(data["retry"]);
     const level = retry === undefined ? "error" : "warning";
     const again = retry === undefined ? "" : ` Trying again (${String(retry)}).`;
@@ -42,11 +43,12 @@ function turnEnd(data: Dict): Pick<Notice, "level" | "text" | "detail"> {
   const facts = turnFacts(data);
   if (known === undefined) return { level: "end", text: "", detail: facts };
   const message = text(data["message"]);
-  return { level: known.level, text: message ? `${known.text} ${message}` : known.text, detail: facts };
+  return { level: known.level, text: message ? `${known.text} ${sentence(message)}` : known.text, detail: facts };
 }
 
 function sentence(words: string): string {
-  return words === "" || /[.!?…]$/.test(words) ? words : `${words}.`;
+  const ended = words === "" || /[.!?…]$/.test(words) ? words : `${words}.`;
+  return /^[a-z]+ /.test(ended) ? ended.charAt(0).toUpperCase() + ended.slice(1) : ended;
 }
 
 function turnFacts(data: Dict): string {

@@ -1,0 +1,21 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { noticeOf } from "./events.js";
+
+test("how a turn ended is said in sentences, and with the reason", () => {
+  const cut = "the answer was cut off at the output limit; send a message to go on";
+  assert.deepEqual(noticeOf("turn.ended", { reason: "overlong", message: cut, steps: 1 }), {
+    level: "warning",
+    text: "A limit of the model was reached. The answer was cut off at the output limit; send a message to go on.",
+    detail: "1 step",
+  });
+  const address = "http://127.0.0.1:1/v1 failed (500).";
+  assert.equal(noticeOf("turn.ended", { reason: "model_error", message: address })?.text, `No answer from the model. ${address}`);
+  assert.deepEqual(noticeOf("turn.ended", { reason: "end_turn", steps: 2 }), { level: "end", text: "", detail: "2 steps" });
+});
+
+test("what is wrong with a call stands on its card, everything else in the transcript", () => {
+  assert.equal(noticeOf("error", { where: "model", error: "malformed_call", message: "no tool wat", call_id: "c1" }), null);
+  assert.equal(noticeOf("error", { where: "tool", message: "failed" }), null);
+  assert.equal(noticeOf("error", { where: "model", message: "it is busy", retry: 2 })?.text, "It is busy. Trying again (2).");
+});
