@@ -33,7 +33,7 @@ def main() -> int:
     for name in chosen:
         if not arguments.json:
             print(f"\n{name}", flush=True)
-        found[name] = []
+        found[name], started = [], time.monotonic()
         for one in _measured(name, arguments.quick, broken):
             found[name].append(one)
             before = known.get((name, one.name))
@@ -43,6 +43,8 @@ def main() -> int:
                 else "  " + as_line(one, before),
                 flush=True,
             )
+        if not arguments.json:
+            print(f"  ({time.monotonic() - started:.0f} s)", flush=True)
     missed = [one.name for measures in found.values() for one in measures if not one.kept]
     if not arguments.json:
         print(f"\n{_verdict(missed, broken)} ({time.monotonic() - began:.0f} s)")

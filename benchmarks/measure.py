@@ -210,3 +210,12 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.machine()
+
+
+def proportional(process: psutil.Process) -> int:
+    """Bytes of a process and all below it; a page that several share counts once, divided among them."""
+    total = 0
+    for one in (process, *process.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):  # it has ended since
+            total += one.memory_full_info().pss
+    return total

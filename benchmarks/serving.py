@@ -9,8 +9,10 @@ import asyncio
 import sqlite3
 import statistics
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -18,9 +20,11 @@ import orjson
 import psutil
 
 from agent.events import SessionCreated, Text, draft
-from benchmarks.measure import Budget, Group, Measure, main
+from benchmarks.measure import Budget, Group, Measure, main, proportional
 from benchmarks.streaming import direct, processor_s, system, talk
 from server.store import Store
+from tests.support.acp import AcpClient
+from tests.support.scripted_model import ScriptedProcess
 from tests.support.served import Served
 
 START = Budget("start → first answer", "CPU-s", 1.5)
@@ -44,9 +48,10 @@ async def start(quick: bool) -> list[Measure]:
     own: list[float] = []
     ready: list[float] = []
     idle = answered = 0.0
-    async with system(["hello"]) as (server, _):
-        for _ in range(2 if quick else 4):
-            server.stop()
+    with tempfile.TemporaryDirectory() as folder, ScriptedProcess(["hello"], Path(folder)) as model:
+        server = Served("--mode", "full", model_url=model.base_url)
+        await _make_database(server)
+        for _ in range(1 if quick else 4):
             server.start()
             process = psutil.Process(server.info["pid"])
             await asyncio.sleep(0.5)
@@ -57,24 +62,17 @@ async def start(quick: bool) -> list[Measure]:
                 own.append(processor_s(process))
                 spent.append(own[-1] + _children_s(process))
             answered = process.memory_info().rss / MB
+            server.stop()
+        server.close()
     detail = f"server alone {min(own):.2f}, ready to serve after {min(ready):.2f}"
     return [START.of(min(spent), detail), IDLE.of(idle), ANSWERED.of(answered)]
 
 
-async def memory(quick: bool) -> list[Measure]:
-    """What each further session adds, its shell and sandbox included, once its turn has ended."""
-    count = SESSIONS // 4 if quick else SESSIONS
-    async with system(["hello"]) as (server, _), server.client() as client:
-        process = psutil.Process(server.info["pid"])
-        for _ in range(3):
-            await talk(client, await client.new_session(server.workspace))
-        before, server_before = _proportional(process), process.memory_info().rss
-        for _ in range(count):
-            await talk(client, await client.new_session(server.workspace))
-        await asyncio.sleep(0.5)
-        each = (_proportional(process) - before) / count / MB
-        own = (process.memory_info().rss - server_before) / count / MB
-    return [SESSION.of(each, f"{own:.2f} of it in the server")]
+async def _make_database(server: Served) -> None:
+    """The database of a server that was never started."""
+    server.data.mkdir()
+    async with await Store.open(f"sqlite:///{server.data / 'etude.db'}"):
+        pass
 
 
 def _children_s(process: psutil.Process) -> float:
@@ -84,66 +82,79 @@ def _children_s(process: psutil.Process) -> float:
     return ended.children_user + ended.children_system + living
 
 
-def _proportional(process: psutil.Process) -> int:
-    """Bytes of a process and all below it; a page that several share counts once."""
-    return sum(one.memory_full_info().pss for one in (process, *process.children(recursive=True)))
+async def sessions(quick: bool) -> list[Measure]:
+    """What a turn takes beside the model, and what each session keeps once its turn has ended."""
+    async with system([{"text": "ok"}]) as (server, model), server.client() as client:
+        return [await _turn(server, client, model.base_url, quick), await _memory(server, client, quick)]
 
 
-async def turn(quick: bool) -> list[Measure]:
+async def _turn(server: Served, client: AcpClient, model_url: str, quick: bool) -> Measure:
     """A turn of one short answer, less the same request made straight to the model."""
     rounds: list[tuple[float, float]] = []
-    async with (
-        system([{"text": "ok"}]) as (server, model),
-        server.client() as client,
-        httpx.AsyncClient(trust_env=False, timeout=60) as http,
-    ):
-        session = await client.new_session(server.workspace)
-        await talk(client, session)
-        await direct(http, model.base_url)
+    session = await client.new_session(server.workspace)
+    await talk(client, session)
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
+        await direct(http, model_url)
         for _ in range(3 if quick else 8):
             turns, bare = list[float](), list[float]()
             for _ in range(10):
                 turns.append(await _milliseconds(talk(client, session)))
-                bare.append(await _milliseconds(direct(http, model.base_url)))
+                bare.append(await _milliseconds(direct(http, model_url)))
             rounds.append((statistics.median(turns), statistics.median(bare)))
     whole, bare_ms = min(rounds, key=lambda one: one[0] - one[1])
-    return [TURN.of(whole - bare_ms, f"{whole:.1f} − {bare_ms:.1f}, medians")]
+    return TURN.of(whole - bare_ms, f"{whole:.1f} − {bare_ms:.1f}, medians")
 
 
-async def _milliseconds(action: Any) -> float:
+async def _milliseconds(action: Coroutine[Any, Any, Any]) -> float:
     began = time.perf_counter()
     await action
     return (time.perf_counter() - began) * 1000
 
 
+async def _memory(server: Served, client: AcpClient, quick: bool) -> Measure:
+    """What each further session adds, its shell and sandbox included."""
+    count = SESSIONS // 4 if quick else SESSIONS
+    process = psutil.Process(server.info["pid"])
+    for _ in range(3):
+        await talk(client, await client.new_session(server.workspace))
+    before, server_before = proportional(process), process.memory_info().rss
+    for _ in range(count):
+        await talk(client, await client.new_session(server.workspace))
+    await asyncio.sleep(0.5)
+    each = (proportional(process) - before) / count / MB
+    own = (process.memory_info().rss - server_before) / count / MB
+    return SESSION.of(each, f"{own:.2f} of it in the server")
+
+
 async def attach(quick: bool) -> list[Measure]:
     """From the request to the first event that comes back. The server has never seen the session."""
     waits: list[float] = []
-    with Served("--mode", "full", model_url="http://127.0.0.1:9/v1") as server:
+    server = Served("--mode", "full", model_url="http://127.0.0.1:9/v1")
+    session = await write_long_session(server)
+    for _ in range(1 if quick else 4):
+        server.start()
+        came: list[float] = []
+
+        def note(message: dict[str, Any], came: list[float] = came) -> None:
+            if message.get("method") in ("_etude/event", "session/update"):
+                came.append(time.perf_counter())
+
+        async with server.client(on_frame=note) as client:
+            began = time.perf_counter()
+            await client.send("_etude/attach", sessionId=session, afterSeq=0)
+            await client.until(lambda _, came=came: came)
+            waits.append((came[0] - began) * 1000)
         server.stop()
-        session = await write_long_session(server)
-        for _ in range(2 if quick else 4):
-            server.start()
-            came: list[float] = []
-
-            def note(message: dict[str, Any], came: list[float] = came) -> None:
-                if message.get("method") in ("_etude/event", "session/update"):
-                    came.append(time.perf_counter())
-
-            async with server.client(on_frame=note) as client:
-                began = time.perf_counter()
-                await client.send("_etude/attach", sessionId=session, afterSeq=0)
-                await client.until(lambda _, came=came: came)
-                waits.append((came[0] - began) * 1000)
-            server.stop()
+    server.close()
     return [ATTACH.of(min(waits))]
 
 
 async def write_long_session(server: Served) -> str:
-    """A session of 100,000 events in the database of a stopped server; its id.
+    """A session of 100,000 events in the database of a server that was not started yet; its id.
 
     The store makes the session and its first two events; the rest are copies of the second, put beside it.
     """
+    await _make_database(server)
     path = server.data / "etude.db"
     async with await Store.open(f"sqlite:///{path}") as store:
         record = SessionCreated(
@@ -182,8 +193,7 @@ def _fill(path: str, session: str) -> None:
 
 GROUPS = {
     "start": Group(start, (START, IDLE, ANSWERED)),
-    "memory": Group(memory, (SESSION,)),
-    "turn": Group(turn, (TURN,)),
+    "sessions": Group(sessions, (TURN, SESSION)),
     "attach": Group(attach, (ATTACH,)),
 }
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks.measure import Budget, Group, Measure, main
+from benchmarks.measure import Budget, Group, Measure, main, proportional
 from tools.sandbox import SandboxPolicy, probed, start
 from tools.sandbox.processes import descendants, identify
 from tools.shell import ShellSession
@@ -129,8 +129,7 @@ async def _many(quick: bool) -> list[Measure]:
                 sandboxes.append(await start(policy, place))
                 await sandboxes[-1].run(["true"])
                 values.append((time.perf_counter() - began) * 1000)
-            pids = [pid for one in sandboxes for pid in (one.init, *descendants(one.init))]
-            memory = sum(psutil.Process(pid).memory_full_info().pss for pid in pids) / count / 1e6
+            memory = sum(proportional(psutil.Process(one.init)) for one in sandboxes) / count / 1e6
             program = min(await _timed(20, lambda: sandboxes[0].run(["true"])))
         finally:
             await asyncio.gather(*(sandbox.close() for sandbox in sandboxes))
