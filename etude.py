@@ -117,6 +117,7 @@ def _parser(chosen: str | None) -> "argparse.ArgumentParser":
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, (module, summary) in COMMANDS.items():
         command = commands.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
+        command.set_defaults(parser=command)
         if name == chosen:
             import_module(module).configure(command)
     return parser
@@ -142,7 +143,9 @@ def main(arguments: list[str] | None = None) -> int:
 
     places.anchor(caller)
     parser = _parser(next((word for word in arguments if not word.startswith("-")), None))
-    parsed = parser.parse_args(arguments)
+    parsed, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        getattr(parsed, "parser", parser).error(f"unrecognized arguments: {' '.join(unknown)}")
     if parsed.version:
         from importlib.metadata import version
 

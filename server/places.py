@@ -5,6 +5,7 @@ and remembers where it was called from, so that relative arguments still mean wh
 """
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -66,6 +67,12 @@ def server_file() -> Path:
 def database_url() -> str:
     """The default database: a file in the data folder."""
     return f"sqlite:///{data_dir() / 'etude.db'}"
+
+
+def typed() -> str:
+    """How to type `etude` here: where it is not on the `PATH`, the way it was typed this time."""
+    called = sys.argv[0]
+    return "etude" if shutil.which("etude") or Path(called).name != "etude" else called
 
 
 def program() -> list[str]:

@@ -216,3 +216,13 @@ def test_help_is_fast(tmp_path: Path) -> None:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         best = min(best, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
     assert best <= 0.1
+
+
+def test_an_unknown_option_shows_the_usage_of_its_command(tmp_path: Path) -> None:
+    for arguments, usage in ((["chat", "--nosuch"], "etude chat"), (["--nosuch"], "etude [-h]")):
+        done = subprocess.run(
+            [ETUDE, *arguments], cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True
+        )
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"usage: {usage}")
+        assert "unrecognized arguments: --nosuch" in done.stderr

@@ -173,7 +173,8 @@ def _announce(
         say(f"model: {settings.agent.model} ({reason})   mode: {settings.agent.mode}")
         say(f"\n  {page}\n")
         say(
-            "The link works once, for ten minutes. Ctrl-C stops the server; `etude chat` talks in a terminal."
+            "The link works once, for ten minutes. Ctrl-C stops the server; "
+            f"`{places.typed()} chat` talks in a terminal."
         )
         sys.stdout.flush()
     for workspace in workspaces:

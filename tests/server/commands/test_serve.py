@@ -149,3 +149,13 @@ def test_a_private_server_ends_with_its_client(tmp_path: Path) -> None:
         assert not (tmp_path / "data" / "server.json").exists()
         process.stdin.close()
         assert process.wait(20) == 0
+
+
+def test_it_names_itself_as_it_can_be_typed(tmp_path: Path) -> None:
+    """What `make run` installs is not on the `PATH`."""
+    configured = {"OPENAI_API_KEY": "sk-x", "ETUDE_MODEL": "openai:x"}
+    for path, name in (("/usr/bin:/bin", str(ETUDE)), (f"{ETUDE.parent}:/usr/bin:/bin", "etude")):
+        with serve(tmp_path, "--no-open", PATH=path, **configured) as process:
+            assert process.stdout is not None
+            last = next(line for line in process.stdout if "in a terminal" in line)
+            assert f"`{name} chat`" in last
