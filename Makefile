@@ -58,7 +58,7 @@ $(VENV)/.test: pyproject.toml $(VENV)/.run server/commands/embedded.py
 extension/node_modules/.installed: extension/package.json extension/package-lock.json
 	@.ci/node
 	@echo "installing the web bundle's tools"
-	@cd extension && npm ci --no-audit --no-fund --loglevel=error
+	@cd extension && npm ci --no-audit --no-fund --no-update-notifier --loglevel=error >/dev/null
 	@touch $@
 
 server/static/manifest.json: extension/node_modules/.installed $(WEB_SOURCES)

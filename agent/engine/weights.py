@@ -99,6 +99,7 @@ def _replace(target: Path, source: Path, progress: Progress) -> None:
 
 def convert(source: Path, target: Path, progress: Progress) -> None:
     """Write the dequantised fp32 weights, the configuration and the tokenizer of a GGUF file to `target`."""
+    os.environ["TQDM_DISABLE"] = "1"  # `progress` says it: a bar has no place in a server's log
     import torch
     from tokenizers import Tokenizer, pre_tokenizers
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig

@@ -94,7 +94,9 @@ def pip_install(arguments: list[str], progress: Callable[[str], None]) -> None:
     ) as process:
         for line in process.stdout or ():
             text = line.strip()
-            if text.startswith(("Collecting", "Downloading", "Installing", "Successfully", "ERROR")):
+            if text.startswith("Installing collected packages:"):
+                progress(f"installing {text.count(',') + 1} packages")
+            elif text.startswith(("Downloading", "ERROR")):
                 progress(text)
             last = text or last
     if process.returncode:
