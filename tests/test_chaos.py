@@ -20,6 +20,7 @@ from agent.models.settings import ModelSettings
 from agent.session import Session
 from server.store import Store
 from tests.support.chaos_model import ChaosModel
+from tests.support.results import keep
 from tools.sandbox.policy import SandboxPolicy
 from tools.workspace import Workspace
 
@@ -61,6 +62,7 @@ async def test_chaos(tmp_path: Path, seed: int) -> None:
             print(f"seed {seed}: {steps} steps, ends {dict(reasons)}, kinds {model.kinds}, RSS MiB {growth}")
     finally:
         await store.close()
+    keep("chaos", seed, steps=steps, ends=dict(reasons), kinds=model.kinds, resident_mib=growth)
     assert set(reasons) <= HONEST
     assert steps >= STEPS * 0.8
     quarter = len(growth) // 4

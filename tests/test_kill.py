@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.support.acp import AcpClient
+from tests.support.results import keep
 from tests.support.scripted_model import ScriptedModel
 from tests.support.served import Served
 
@@ -182,5 +183,7 @@ async def test_a_killed_server_loses_nothing_it_acknowledged() -> None:
             ended[kind, await check(server, session, seqs, ends, dice)] += 1
             assert paired(model.requests[-1]["messages"])
     print(f"how the broken turns ended: {dict(ended)} in {time.monotonic() - started:.0f} s")
+    how = {f"{kind}, {end}": count for (kind, end), count in sorted(ended.items())}
+    keep("kill", SEED, moments=len(kinds), ends_of_broken_turns=how)
     assert sum(ended.values()) == len(kinds)
     assert sum(count for (kind, how), count in ended.items() if how == "interrupted") >= len(kinds) * 0.6

@@ -245,7 +245,6 @@ async def test_a_provider_that_forbids_another_try_is_obeyed() -> None:
     assert found == [] and not error.retryable
 
 
-@pytest.mark.case("agent-26")
 @pytest.mark.parametrize("status", [400, 413, 422, 500])
 async def test_an_unlabelled_refusal_of_a_full_window_is_an_overflow(status: int) -> None:
     turn = Turn(status=status, error={"error": {"message": "Bad request"}})
@@ -256,20 +255,17 @@ async def test_an_unlabelled_refusal_of_a_full_window_is_an_overflow(status: int
         assert not isinstance(error, ContextOverflow)
 
 
-@pytest.mark.case("agent-26")
 async def test_an_answer_cut_before_its_first_token_is_an_overflow() -> None:
     error, _ = await scripted(Turn(finish="length"))
     assert isinstance(error, ContextOverflow)
 
 
-@pytest.mark.case("agent-26")
 async def test_a_window_enforced_by_the_endpoint() -> None:
     with ScriptedModel(["never"], window=4000) as model:
         error, _ = await failure(model.base_url, text="word " * 6000)
     assert isinstance(error, ContextOverflow) and "4000 tokens" in error.message
 
 
-@pytest.mark.case("agent-26")
 async def test_our_estimate_learns_from_what_the_endpoint_counted() -> None:
     """Text of many tokens for its bytes: only a learned ratio knows that the window is full."""
     usage = {"prompt_tokens": 2000}

@@ -42,7 +42,6 @@ OVERFLOWS = {
 }
 
 
-@pytest.mark.case("agent-26")
 @pytest.mark.parametrize("provider", OVERFLOWS)
 def test_the_words_of_providers(provider: str) -> None:
     assert is_overflow(400, None, OVERFLOWS[provider])
