@@ -23,21 +23,27 @@ class ServerInfo:
     version: str
 
 
-def announce(info: ServerInfo, path: Path | None = None) -> None:
-    """Write `server.json` (mode 0600), whole or not at all."""
+def announce(info: ServerInfo, path: Path | None = None) -> ServerInfo | None:
+    """Write `server.json` (mode 0600), whole or not at all. Returns the living server that stood there."""
     path = path or server_file()
+    before = read(path)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".server-")
     with os.fdopen(handle, "w") as file:
         json.dump(asdict(info), file)
     os.replace(name, path)
+    return before if before is not None and before.pid != info.pid and _alive(before.pid) else None
 
 
-def withdraw(info: ServerInfo, path: Path | None = None) -> None:
-    """Remove `server.json`, if it is still ours."""
+def withdraw(info: ServerInfo, path: Path | None = None, before: ServerInfo | None = None) -> None:
+    """Remove `server.json`, if it is still ours; or give it back to the server that it named `before` us."""
     path = path or server_file()
     known = read(path)
-    if known is not None and (known.pid, known.url) == (info.pid, info.url):
+    if known is None or (known.pid, known.url) != (info.pid, info.url):
+        return
+    if before is not None and _alive(before.pid):
+        announce(before, path)
+    else:
         path.unlink(missing_ok=True)
 
 

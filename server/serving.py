@@ -92,9 +92,12 @@ def start(
     )
     info = ServerInfo(_url(bound), token, os.getpid(), time.time(), VERSION)
 
+    before: ServerInfo | None = None
+
     def started() -> None:
+        nonlocal before
         if public:
-            announce(info)
+            before = announce(info)
         ready(info)
 
     server = _Server(config, app.state.hub, started)
@@ -104,7 +107,7 @@ def start(
             await server.serve(sockets=[bound])
         finally:
             if public:
-                withdraw(info)
+                withdraw(info, before=before)
 
     return server, asyncio.get_running_loop().create_task(work())
 

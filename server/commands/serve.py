@@ -12,6 +12,7 @@ import webbrowser
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from server import places
 from server.commands import embedded
@@ -19,6 +20,7 @@ from server.commands.models import choose
 from server.commands.session_options import MODES
 from server.failure import CommandFailed, Usage
 from server.settings import Settings
+from server.terminal.host import running
 from server.terminal.lines import emit, say, warn
 
 if TYPE_CHECKING:
@@ -75,11 +77,23 @@ def run(arguments: argparse.Namespace) -> int:
     except WorkspaceRefused as error:
         raise Usage(str(error)) from error
     except serving.CannotListen as error:
-        raise CommandFailed(str(error)) from error
+        raise CommandFailed(_ours(settings.server.port) or str(error)) from error
     with bound:
         settings, reason = asyncio.run(_with_model(settings, progress))
         serving.run(_serve(arguments, settings, reason, workspaces, bound))
     return 0
+
+
+def _ours(port: int) -> str | None:
+    """What to say where the port is taken by this user's own server: how to get there."""
+    host = running()
+    if host is None or urlsplit(host.url).port != port:
+        return None
+    code = host.post("/api/code")["code"]
+    return (
+        f"your server runs at {host.url} already, and `{places.typed()} chat` uses it in any folder. "
+        f"A new link to its page:\n\n  {host.url}/#code={code}\n"
+    )
 
 
 async def _with_model(settings: Settings, progress: Callable[[str], None]) -> tuple[Settings, str]:

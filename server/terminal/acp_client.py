@@ -91,7 +91,9 @@ class AcpClient:
                 f"the server at {self.host.url} refused the connection with status {status}"
             ) from refusal
         except (OSError, InvalidHandshake) as error:
-            raise CommandFailed(f"no connection to the server at {self.host.url} ({error})") from error
+            raise CommandFailed(
+                f"no connection to the server at {self.host.url} ({error}); does it run?"
+            ) from error
         self._closing = False
         threading.Thread(target=self._read, args=(self._socket,), name="acp-reader", daemon=True).start()
         self.call(

@@ -37,6 +37,9 @@ class Host:
         """The JSON of one REST path. Raises `CommandFailed` with the server's own words."""
         return self._call("GET", path)
 
+    def post(self, path: str) -> Any:
+        return self._call("POST", path)
+
     def delete(self, path: str) -> Any:
         return self._call("DELETE", path)
 
@@ -47,11 +50,17 @@ class Host:
             with _direct.open(request, timeout=30) as answer:
                 body = answer.read()
         except urllib.error.HTTPError as error:
+            if error.code == 401:
+                raise Usage(
+                    f"the server at {self.url} does not accept the token; check ETUDE_TOKEN"
+                ) from error
             raise CommandFailed(
                 f"the server at {self.url} refused {method} {path}: {_reason(error)}"
             ) from error
         except OSError as error:
-            raise CommandFailed(f"the server at {self.url} does not answer ({error})") from error
+            raise CommandFailed(
+                f"the server at {self.url} does not answer ({error}); does it run?"
+            ) from error
         return json.loads(body) if body else None
 
 

@@ -122,6 +122,9 @@ def test_a_wrong_token_is_a_configuration_error(tmp_path: Path) -> None:
         assert done.returncode == 2
         assert "token" in done.stderr
         assert "Traceback" not in done.stderr
+        listed = subprocess.run([ETUDE, "sessions", "list"], env=env, capture_output=True, text=True)
+        assert listed.returncode == 2
+        assert "does not accept the token; check ETUDE_TOKEN" in listed.stderr
 
 
 def test_what_needs_approval_is_refused_without_a_terminal(workspace: Path, tmp_path: Path) -> None:

@@ -125,8 +125,35 @@ def test_a_taken_port_is_said() -> None:
             cwd=server.workspace, env=server.env, capture_output=True, text=True, timeout=30,
         )  # fmt: skip
         assert done.returncode == 1
-        assert "--port" in done.stderr
+        assert f"your server runs at {server.url} already" in done.stderr
+        link = re.search(r"#code=(\S+)", done.stderr)
+        assert link is not None
+        trade = urllib.request.Request(
+            f"{server.url}/api/token",
+            data=json.dumps({"code": link[1]}).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(trade) as answer:
+            assert json.load(answer)["token"] == server.token
+        elsewhere = {**server.env, "ETUDE_DATA": str(server.dir / "other")}
+        done = subprocess.run(
+            [ETUDE, "serve", "--port", str(server.info["port"]), "--model", "openai:x"],
+            cwd=server.workspace, env=elsewhere, capture_output=True, text=True, timeout=30,
+        )  # fmt: skip
+        assert done.returncode == 1
+        assert "choose another with --port" in done.stderr
         assert (server.data / "server.json").exists()
+
+
+def test_a_second_server_gives_the_first_its_place_back(tmp_path: Path) -> None:
+    with ScriptedModel([]) as model, Served(model_url=model.base_url) as first:
+        file = first.data / "server.json"
+        with Served(model_url=model.base_url, env={"ETUDE_DATA": str(first.data)}) as second:
+            assert json.loads(file.read_text())["url"] == second.url
+            assert second.stop() == 0
+        assert json.loads(file.read_text())["url"] == first.url
+        listed = subprocess.run([ETUDE, "doctor", "--json"], env=first.env, capture_output=True, text=True)
+        assert f"running at {first.url}" in listed.stdout
 
 
 def test_a_private_server_ends_with_its_client(tmp_path: Path) -> None:
