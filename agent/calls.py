@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import orjson
 from ulid import ULID
@@ -48,6 +49,7 @@ DIFF_TEXT_LIMIT = 400_000
 """Bytes of a file's text that an approval request shows."""
 CALLS_PER_STEP = 64
 
+T = TypeVar("T")
 Parse = Literal["ok", "malformed", "unknown_tool", "invalid"]
 Synthetic = Literal["denied", "interrupted", "repeated", "cancelled", "refused"]
 
@@ -97,7 +99,7 @@ async def run_calls(
 async def _run_batch(here: Step, calls: list[Call], refuse: str | None) -> list[str]:
     """Check the calls side by side, announce them in the model's order, run them side by side."""
     started, limit = now(), asyncio.Semaphore(PARALLEL)
-    batch = await asyncio.gather(*(_prepare(here, call) for call in calls))
+    batch = await _side_by_side(_prepare(here, call) for call in calls)
     for prepared in batch:
         await _announce(here, prepared)
 
@@ -105,7 +107,21 @@ async def _run_batch(here: Step, calls: list[Call], refuse: str | None) -> list[
         async with limit:
             return await _run(here, prepared, refuse, started)
 
-    return await asyncio.gather(*map(one, batch))
+    return await _side_by_side(map(one, batch))
+
+
+async def _side_by_side(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """All results, in order. Where one fails or all are cancelled, every one has ended before this does:
+    what acted on after its turn would be in no turn of the log."""
+    tasks = [asyncio.ensure_future(one) for one in work]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        if left := [task for task in tasks if not task.done()]:
+            for task in left:
+                if not task.cancelling():  # a second one would break off what the first lets it finish
+                    task.cancel()
+            await asyncio.wait(left)
 
 
 async def close_calls(session: Session, how: Synthetic, text: str) -> None:

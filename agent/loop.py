@@ -55,6 +55,7 @@ async def run_turn(session: Session, prompt: Prompt) -> AsyncGenerator[Event | L
     """
     if session.running:
         raise TurnRunning(f"session {session.id} is running a turn: queue the prompt or steer it")
+    # Bounded by what the turn says: listeners may neither wait nor raise, and nothing here may be left out.
     out: asyncio.Queue[Event | Live | None] = asyncio.Queue()
     task = session.task = asyncio.create_task(_turn(session, prompt), name=f"turn {session.id}")
     stop = session.listen(out.put_nowait)

@@ -89,10 +89,19 @@ class Session:
             listener(message)
 
     def submit(self, item: Draft) -> "asyncio.Future[Event]":
-        """Hand an event to the log without waiting; it is applied and told when it is durable."""
+        """Hand an event to the log without waiting; it is applied and told when it is durable.
+
+        Raises:
+            LogError: the log does not take it, or lost an earlier one. Nothing is taken after it: a log has
+                no holes.
+        """
         if self.failure is not None:
             raise self.failure
-        future = self.log.submit(item)
+        try:
+            future = self.log.submit(item)
+        except LogError as error:
+            self.failure = error
+            raise
         if future.done():  # a log in memory: applied at once, so that the order stays that of the calls
             self._stored(future)
         else:

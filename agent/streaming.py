@@ -1,9 +1,11 @@
 """Streamed characters: shown at once, stored in pieces of at most 50 ms or 4 KiB."""
 
 import asyncio
+from contextlib import suppress
 from typing import Literal
 
 from agent.events import Draft, Live, Text, ToolOutput, draft
+from agent.log import LogError
 from agent.session import Session
 
 FLUSH_S = 0.04
@@ -64,7 +66,8 @@ class Stream:
             text = "".join(self._parts)
             offset, self.offset = self.offset, self.offset + self._size
             self._parts, self._size = [], 0
-            self.session.submit(self._draft(offset, text))
+            with suppress(LogError):  # kept as the session's failure, which its next record raises
+                self.session.submit(self._draft(offset, text))
 
     def _draft(self, offset: int, text: str) -> Draft:
         if self.kind == "tool.output":

@@ -46,11 +46,16 @@ class Facts:
         self._task: asyncio.Task[Gathered] | None = asyncio.create_task(gather(session.workspace))
 
     async def record(self) -> None:
-        """Store the facts, once; waits for them."""
-        if self._task is not None:
-            state, blobs = await self._task
-            self._task = None
-            await self.session.record("workspace", state, turn=self.turn, step=0, blobs=blobs)
+        """Store the facts, once; waits for them. A defect in gathering them keeps no turn from ending."""
+        task, self._task = self._task, None
+        if task is None:
+            return
+        try:
+            state, blobs = await task
+        except Exception as error:
+            log.exception("the facts of %s could not be gathered", self.session.workspace.root)
+            state, blobs = WorkspaceState(git={"error": f"a defect in Etude ({type(error).__name__})"}), {}
+        await self.session.record("workspace", state, turn=self.turn, step=0, blobs=blobs)
 
     def stop(self) -> None:
         """Stop gathering what nobody will record."""
@@ -61,7 +66,7 @@ class Facts:
 
 async def gather(workspace: Workspace) -> Gathered:
     """The facts; git runs inside the sandbox, for a repository's configuration can execute code."""
-    environment = {
+    environment: dict[str, Any] = {
         "platform": platform.platform(),
         "python": platform.python_version(),
         "timezone": time.tzname[0],
@@ -74,10 +79,11 @@ async def gather(workspace: Workspace) -> Gathered:
         git = (
             await _git(sandbox, blobs) if sandbox.confined else {"error": "git is not run outside a sandbox"}
         )
-    except ToolError as error:
-        log.info("no git facts of %s: %s", workspace.root, error.message)
-        git = {"error": error.message}
-    return WorkspaceState(git=git, environment={**environment, **_lockfiles(workspace)}), blobs
+    except (ToolError, OSError) as error:  # no sandbox, or no room for what runs in it
+        log.info("no git facts of %s: %s", workspace.root, error)
+        git = {"error": str(error)}
+    environment |= await asyncio.to_thread(_lockfiles, workspace)
+    return WorkspaceState(git=git, environment=environment), blobs
 
 
 async def _git(sandbox: Sandbox, blobs: dict[str, bytes]) -> dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from agent.events import ApprovalRequested, Draft, Event, Live
 from agent.log import LogError, MemoryLog
 from agent.loop import EMPTY_ENDED, MALFORMED_ENDED, REPEATS_ENDED, TurnRunning, recover
 from tests.support.turns import call, data, opened, paired, turn, until
+from tools.shell_session import ShellSession
 
 
 async def test_cancel_while_the_model_speaks(root: Path, script: Any) -> None:
@@ -252,3 +254,62 @@ async def test_a_log_that_fails_ends_the_turn_and_keeps_the_workspace(root: Path
             await turn(session)
         assert not session.running
         assert len(log.events) == 5
+
+
+async def test_a_log_that_takes_no_more_text_ends_the_turn_with_its_reason(root: Path, script: Any) -> None:
+    """The flush of streamed text runs in a timer, where nobody hears an exception."""
+
+    class Backlogged(MemoryLog):
+        def submit(self, draft: Draft) -> "asyncio.Future[Event]":
+            if draft.type == "text" and len(self.events) > 4:
+                raise LogError("too much waits to be stored")
+            return super().submit(draft)
+
+    unheard: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context))
+    log = Backlogged(str(ULID()))
+    async with opened(root, script([{"text": "word " * 40, "delay_ms": 10}]), log=log) as session:
+        with pytest.raises(LogError, match="too much waits"):
+            await turn(session)
+    stored = "".join(event.data["text"] for event in log.events if event.type == "text")
+    assert stored and stored == ("word " * 40)[: len(stored)]
+    assert unheard == []
+
+
+async def test_no_call_acts_on_after_its_turn(root: Path, script: Any) -> None:
+    """Of calls that run side by side one stops at once when cancelled, another needs a moment."""
+    ended: list[str] = []
+    waiting: set[str] = set()
+
+    async def refresh(path: str) -> None:
+        waiting.add(path)
+        try:
+            await asyncio.sleep(60)
+        finally:
+            if path == "b.py":
+                await asyncio.sleep(0.2)
+            ended.append(path)
+
+    async with opened(
+        root, script([{"calls": [call("read", path="a.py"), call("read", path="b.py")]}])
+    ) as session:
+        session.workspace.refresh = refresh
+        running = asyncio.create_task(turn(session))
+        await until(lambda: len(waiting) == 2)
+        session.cancel()
+        events = await running
+        assert ended == ["a.py", "b.py"]
+        assert paired(events)
+        assert data(events, "turn.ended")[0]["reason"] == "cancelled"
+
+
+async def test_a_machine_that_has_no_room_for_the_facts_of_a_turn_does_not_keep_it_from_ending(
+    root: Path, script: Any
+) -> None:
+    async with opened(root, script(["hello"])) as session:
+        sandbox = await ShellSession.of(session.workspace).sandbox()
+        shutil.rmtree(sandbox.run_folder)
+        events = await turn(session)
+        assert data(events, "turn.ended")[0]["reason"] == "end_turn"
+        if sandbox.confined:
+            assert "No such file" in data(events, "workspace")[0]["git"]["error"]
