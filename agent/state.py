@@ -12,6 +12,9 @@ from agent.events import Event, Mode, Usage
 ARGUMENT_LIMIT = 65_536
 """Characters of one call's arguments that stay in the context; longer ones are noted, not repeated."""
 
+TITLE_LENGTH = 80
+"""Characters."""
+
 
 @dataclass(slots=True)
 class Waiting:
@@ -134,7 +137,7 @@ def _prompt(state: State, event: Event, data: dict[str, Any]) -> None:
     state.queued = [item for item in state.queued if item.seq != data.get("queued_seq")]
     state.accepted.setdefault(data["message_id"], (event.seq, "turn"))
     state.messages.append(_user(data["text"], data.get("blocks", []), data.get("editor")))
-    state.title = state.title or _title(data["text"])
+    state.title = state.title or title_of(data["text"])
     state.running, state.end_reason, state.steps = True, None, 0
 
 
@@ -222,9 +225,10 @@ def _user(text: str, blocks: list[dict[str, Any]], editor: dict[str, Any] | None
     return {"role": "user", "content": render(text, blocks, editor)}
 
 
-def _title(text: str) -> str:
+def title_of(text: str) -> str:
+    """What a session is called where nobody has named it: the first line that says something, cut."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    return line if len(line) <= 80 else f"{line[:79]}…"
+    return line if len(line) <= TITLE_LENGTH else f"{line[: TITLE_LENGTH - 1]}…"
 
 
 def context_arguments(raw: str) -> str:

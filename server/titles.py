@@ -1,14 +1,7 @@
-"""What a session is called where nobody has named it: the first line of its first prompt."""
+"""What a session is called, by its row in the store."""
 
+from agent.state import title_of
 from server.store import SessionRow
-
-LENGTH = 80
-
-
-def title_of(text: str) -> str:
-    """The first line that says something, cut to a length."""
-    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    return line if len(line) <= LENGTH else f"{line[: LENGTH - 1]}…"
 
 
 def session_title(row: SessionRow) -> str | None:

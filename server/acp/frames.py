@@ -7,10 +7,10 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from agent.events import Event, Live
+from agent.state import title_of
 from server.acp.connection import notification
 from server.acp.diffs import diff_content
 from server.acp.options import config_options
-from server.titles import title_of
 from server.wire import to_json
 
 OUTPUT_TAIL = 8192

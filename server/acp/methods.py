@@ -16,6 +16,7 @@ from server.acp.connection import (
     NOT_FOUND,
     Answer,
     Connection,
+    Handler,
     Method,
     RpcError,
 )
@@ -24,7 +25,7 @@ from server.acp.options import MODE_IDS, config_options, mode_state
 from server.hub import Hub
 from server.live import LiveSession, SessionFailed
 from server.opener import WorkspaceRefused
-from server.store import SessionRow, UnknownSession
+from server.store import SessionRow, StoreError, UnknownSession
 from server.titles import session_title
 from server.version import VERSION
 
@@ -42,7 +43,7 @@ PAGE = 50
 def methods(hub: Hub) -> dict[str, Method]:
     """The table of one server."""
     agent = Agent(hub)
-    return {
+    table = {
         "initialize": Method(p.Initialize, agent.initialize),
         "authenticate": Method(p.Authenticate, agent.authenticate),
         "session/new": Method(p.NewSession, agent.new),
@@ -60,6 +61,7 @@ def methods(hub: Hub) -> dict[str, Method]:
         "_etude/feedback": Method(p.Feedback, agent.feedback),
         "_etude/heartbeat": Method(p.Ping, agent.heartbeat),
     }
+    return {name: Method(method.params, _clearly(method.handle)) for name, method in table.items()}
 
 
 class Agent:
@@ -312,8 +314,18 @@ class _clear_errors:
         if isinstance(error, UnknownSession):
             text = f"Unknown session {self.session_id}: list the sessions, or make a new one"
             raise RpcError(NOT_FOUND, text, where) from error
-        if isinstance(error, SessionFailed | LogError):
+        if isinstance(error, SessionFailed | LogError | StoreError):
             raise RpcError(INTERNAL_ERROR, str(error), where) from error
+
+
+def _clearly(handle: Handler) -> Handler:
+    """A full disk or a session that another server holds is no defect, whatever method meets it."""
+
+    async def clear(connection: Connection, params: Any) -> Any:
+        with _clear_errors(getattr(params, "session_id", "")):
+            return await handle(connection, params)
+
+    return clear
 
 
 def _wishes(params: p.NewSession) -> tuple[Any, Any]:
@@ -362,5 +374,5 @@ def _info(row: SessionRow) -> dict[str, Any]:
         "cwd": row.workspace,
         "updatedAt": datetime.fromtimestamp(row.updated / 1e6, UTC).isoformat(),
     }
-    title = row.title or next(iter((row.opening or "").splitlines()), "")[:80]
+    title = session_title(row)
     return {**info, "title": title} if title else info
