@@ -7,7 +7,6 @@ from typing import Final
 HEAD: Final = 8 * 1024 * 1024
 RING: Final = 8 * 1024 * 1024
 _MEMORY: Final = 8 * 1024
-_COPY: Final = 1024 * 1024
 
 
 class Spool:

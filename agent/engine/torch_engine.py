@@ -74,15 +74,7 @@ class TorchEngine:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        names: tuple[Capability, ...] = (
-            "logprobs",
-            "versions",
-            "prefix_cache",
-            "constraint",
-            "score",
-            "load",
-        )
-        return frozenset(names)
+        return CAPABILITIES
 
     @property
     def loaded(self) -> bool:

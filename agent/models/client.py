@@ -35,7 +35,7 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One generation to be made. `prompt_ids` of the previous one let an engine extend its tokens."""
+    """One generation to be made. `session_id` lets an engine that owns its tokens extend those it knows."""
 
     session_id: str
     messages: list[dict[str, Any]]
@@ -53,7 +53,7 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """The request failed and is made again: what was streamed of this message is void if `restart`."""
+    """The request failed before anything was streamed, and is made again after `wait_s` seconds."""
 
     attempt: int
     wait_s: float

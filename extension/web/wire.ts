@@ -1,6 +1,5 @@
 /** What travels on the wire: JSON-RPC frames, the ACP updates we show, and Etude's marks in `_meta.etude`. */
 
-export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 export type Dict = Record<string, unknown>;
 
 /** Etude's mark on a frame. Stored frames carry `seq`; live ones `live`, `messageId` and `offset`. */

@@ -74,10 +74,6 @@ class Terminal:
         """Type something. Raises `BlockingIOError` when nobody has read what was typed before."""
         os.write(self._descriptor, text.encode("utf-8", "surrogateescape"))
 
-    def hides_input(self) -> bool:
-        """Whether what is typed is not shown: a password is being asked for."""
-        return not termios.tcgetattr(self._descriptor)[3] & termios.ECHO
-
     def close(self) -> None:
         if self._descriptor >= 0:
             self._loop.remove_reader(self._descriptor)

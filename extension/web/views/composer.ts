@@ -59,10 +59,6 @@ export class Composer {
     this.input.focus();
   }
 
-  get text(): string {
-    return this.input.value;
-  }
-
   /** Put a text into the field, for the person to change or send. */
   write(content: string): void {
     this.input.value = content;
