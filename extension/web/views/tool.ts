@@ -110,7 +110,7 @@ function phaseOf(tool: Tool, approval: Approval | undefined, running: boolean): 
   if (approval !== undefined) return "waiting";
   const status = tool.status.value;
   if (text(tool.facts.value["synthetic"]) === "denied" || tool.decision.value === "denied") return "denied";
-  if (status === "completed") return "done";
+  if (status === "completed") return (number(tool.facts.value["exit_code"]) ?? 0) === 0 ? "done" : "failed";
   if (status === "failed") return "failed";
   return running ? "running" : "failed";
 }
