@@ -402,13 +402,17 @@ async def test_a_session_is_made_with_the_mode_and_model_asked_for(serve: Any) -
             "session/new",
             cwd=str(server.workspace),
             mcpServers=[],
-            _meta={"etude": {"mode": "plan", "model": "other"}},
+            _meta={"etude": {"mode": "plan", "model": "openai:other"}},
         )
         assert made["modes"]["currentModeId"] == "plan"
-        assert made["configOptions"][1]["currentValue"] == "other"
+        assert made["configOptions"][1]["currentValue"] == "openai:other"
         with pytest.raises(RpcFailure, match="there is no mode"):
             await client.call(
                 "session/new", cwd=str(server.workspace), mcpServers=[], _meta={"etude": {"mode": "x"}}
+            )
+        with pytest.raises(RpcFailure, match="no model 'other'"):
+            await client.call(
+                "session/new", cwd=str(server.workspace), mcpServers=[], _meta={"etude": {"model": "other"}}
             )
 
 
