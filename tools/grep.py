@@ -15,7 +15,7 @@ from tools.confinement import locate, workspace_path
 from tools.contents import missing
 from tools.encodings import Binary
 from tools.errors import EnvironmentFault, InvalidArguments, ToolError, ToolTimeout
-from tools.files import Entry, open_file, read_bytes, stat
+from tools.files import Entry, explained, open_file, read_bytes, stat
 from tools.result import Proposal, ToolResult
 from tools.ripgrep import FileMatches, Line, Outcome, search
 from tools.text import Text, visible
@@ -132,7 +132,7 @@ def _opened(root: Path, start: Entry) -> Iterator[tuple[int, str]]:
         with open_file(root, start.path) as (descriptor, _):
             yield descriptor, _given(root, start, descriptor)
         return
-    with locate(root, start.path) as place:
+    with explained(start.path), locate(root, start.path) as place:
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(place.name, flags, dir_fd=place.directory)
     try:

@@ -173,8 +173,7 @@ class ShellSession:
         number, token = sandbox.number(), secrets.token_hex(16)
         output = self._output(sandbox, number)
         live = LiveText(output, running.progress)
-        stream = self._stream(sandbox, number, running.tty, live.feed)
-        sandbox.put(f"c{number}", _source(running.text))
+        stream = self._hand_over(sandbox, number, running.text, running.tty, live.feed)
         status = sandbox.statuses.expect(token.encode())
         self._shell_exit = running.shell_exit
         oom_before = sandbox.group.out_of_memory() if sandbox.group else 0
@@ -233,6 +232,23 @@ class ShellSession:
         name = f"out/{number}"
         limit = min(self.limit, self._workspace.output_limit)
         return Output(sandbox.run_folder / name, limit, f"{sandbox.inside}/{name}", at_once)
+
+    def _hand_over(
+        self, sandbox: Sandbox, number: int, command: str, tty: bool, sink: Callable[[bytes], object]
+    ) -> OutputFifo | Terminal:
+        """Put a command where the shell finds it; returns the stream of what it will print.
+
+        Raises:
+            EnvironmentFault: there is no room for it, or no terminal.
+        """
+        try:
+            sandbox.put(f"c{number}", _source(command))
+            return self._stream(sandbox, number, tty, sink)
+        except OSError as error:
+            raise EnvironmentFault(
+                f"The command could not be handed to the shell ({error.strerror or error}); it did not run. "
+                "Free space where temporary files lie, then call it again."
+            ) from error
 
     def _stream(
         self, sandbox: Sandbox, number: int, tty: bool, sink: Callable[[bytes], object]
@@ -297,21 +313,29 @@ class ShellSession:
             sandbox = await self.sandbox()
             number, started, token = sandbox.number(), secrets.token_hex(16), secrets.token_hex(16)
             output = self._output(sandbox, number, at_once=True)
-            stream = self._stream(sandbox, number, tty, output.feed)
+            try:
+                stream = self._hand_over(sandbox, number, command, tty, output.feed)
+            except EnvironmentFault:
+                output.spool.close()
+                raise
             self._job_count += 1
             job = Job(str(self._job_count), command, sandbox, output, stream)
             job.marker = f"ETUDE_JOB={started}".encode()
-            sandbox.put(f"c{number}", _source(command))
             begun = sandbox.statuses.expect(started.encode())
             ended = sandbox.statuses.expect(token.encode())
             ended.add_done_callback(job.on_status)
             folder = shlex.quote(str(cwd)) if cwd is not None else None
             line = scripts.background_line(sandbox.inside, number, started, token, folder, _standard(stream))
-            sandbox.tell_shell(line)
-            answer = await sandbox.status(begun, 10)
-            if answer is None:
+            try:
+                sandbox.tell_shell(line)
+                answer = await sandbox.status(begun, 10)
+                if answer is None:
+                    raise EnvironmentFault("The shell did not start the job within 10 s.")
+            except BaseException:  # nobody will ever ask for this job: it gets no reader
+                begun.cancel()
+                ended.cancel()
                 job.close()
-                raise EnvironmentFault("The shell did not start the job within 10 s.")
+                raise
             self._find(job, sandbox, answer.code)
             self.jobs[job.id] = job
             return job

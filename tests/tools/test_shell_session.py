@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from tests.support.hands import EIGHT, Hands, Opener
 from tests.support.processes import gone_within, matching
-from tools.errors import InvalidArguments
+from tools.errors import EnvironmentFault, InvalidArguments
 from tools.sandbox import SandboxPolicy
 
 
@@ -67,6 +68,34 @@ async def test_a_background_job_in_a_terminal_takes_input(shell: Hands) -> None:
     await asyncio.wait_for(asyncio.shield(job.ended), 5)
     with pytest.raises(InvalidArguments, match="has ended"):
         job.send("more\n")
+
+
+@pytest.mark.parametrize("background", [False, True])
+async def test_a_command_that_cannot_be_handed_over_is_the_machines_fault(
+    shell: Hands, background: bool
+) -> None:
+    await shell("true")
+    sandbox = await shell.session.sandbox()
+    before = len(os.listdir("/proc/self/fd"))
+    shutil.rmtree(sandbox.run_folder)
+    with pytest.raises(EnvironmentFault, match="could not be handed to the shell"):
+        await shell("touch ran", background=background)
+    assert not (shell.root / "ran").exists()
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
+async def test_a_job_whose_start_is_cancelled_leaves_no_reader(shell: Hands) -> None:
+    await shell("true")
+    before = len(os.listdir("/proc/self/fd"))
+    starting = asyncio.create_task(shell("sleep 0.2", background=True))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert shell.session.jobs == {}
+    assert len(os.listdir("/proc/self/fd")) <= before
+    assert (await shell("echo next")).text.startswith("next")
 
 
 async def test_tools_of_the_trade_work(shell: Hands) -> None:
