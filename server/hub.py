@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import platform
-from contextlib import suppress
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,9 @@ class Hub:
         self.connections: set[Connection] = set()
         self.stopping = False
         self._tasks: list[asyncio.Task[None]] = []
+        self._ending: dict[str, asyncio.Future[None]] = {}
+        """Sessions that are being closed or deleted: whoever asks for one waits for that."""
+        self._owned: set[asyncio.Task[None]] = set()
 
     # ---- life
 
@@ -53,6 +57,8 @@ class Hub:
             task.cancel()
         for connection in tuple(self.connections):
             connection.abort(STOPPING, "the server is stopping")
+        if self._owned:
+            await asyncio.wait(self._owned)
         lives = tuple(self.sessions.values())
         for live, result in zip(
             lives,
@@ -119,8 +125,11 @@ class Hub:
         """
         if (live := self.loaded(session_id, user_id)) is not None:
             return live
-        row = await self.row(session_id, user_id)
-        return self.sessions.get(session_id) or self._add(row)
+        while True:
+            await self._ended(session_id)
+            row = await self.row(session_id, user_id)
+            if session_id not in self._ending:
+                return self.sessions.get(session_id) or self._add(row)
 
     async def row(self, session_id: str, user_id: str) -> SessionRow:
         """What the store says of a session of this user. Raises `UnknownSession`."""
@@ -130,22 +139,54 @@ class Hub:
         return row
 
     async def delete(self, session_id: str, user_id: str) -> None:
-        """End and delete a session. Raises `UnknownSession`."""
-        await self.row(session_id, user_id)
-        if (live := self.sessions.pop(session_id, None)) is not None:
-            for connection in tuple(live.subscribers):
-                live.detach(connection)
-            await live.close()
-        await self.store.delete_session(session_id)
-        self.metrics.sessions.set(len(self.sessions))
+        """End and delete a session. Raises `UnknownSession`, and `SessionBusy` if another process has it."""
+
+        async def work() -> None:
+            async with self._end(session_id):
+                await self.row(session_id, user_id)
+                if (live := self.sessions.pop(session_id, None)) is not None:
+                    for connection in tuple(live.subscribers):
+                        live.detach(connection)
+                    await live.close()
+                await self.store.delete_session(session_id)
+
+        await self._own(work())
 
     async def close(self, live: LiveSession, connection: Connection) -> None:
         """One client is done with a session; the last one ends what runs in it."""
+
+        async def work() -> None:
+            async with self._end(live.id):
+                if not live.subscribers and self.sessions.get(live.id) is live:
+                    del self.sessions[live.id]
+                    await live.close()
+
         live.detach(connection)
         if not live.subscribers:
-            self.sessions.pop(live.id, None)
-            await live.close()
+            await self._own(work())
+
+    @asynccontextmanager
+    async def _end(self, session_id: str) -> AsyncIterator[None]:
+        """The right to end a session, one at a time."""
+        await self._ended(session_id)
+        done = self._ending[session_id] = asyncio.get_running_loop().create_future()
+        try:
+            yield
+        finally:
+            del self._ending[session_id]
+            done.set_result(None)
             self.metrics.sessions.set(len(self.sessions))
+
+    async def _ended(self, session_id: str) -> None:
+        while (ending := self._ending.get(session_id)) is not None:
+            await asyncio.wait({ending})
+
+    def _own(self, work: Coroutine[Any, Any, None]) -> "asyncio.Future[None]":
+        """Do what must not be left half done when the client that asked for it goes away."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._owned.add(task)
+        task.add_done_callback(self._owned.discard)
+        return asyncio.shield(task)
 
     def _add(self, row: SessionRow) -> LiveSession:
         live = LiveSession(row, self.store, self.opener)

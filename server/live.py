@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LEASE_LOST = 4409
+CLOSED = "the session was closed"
 As = Literal["turn", "queue", "steer"]
 
 
@@ -101,6 +102,8 @@ class LiveSession:
         self.presenter = self.make_presenter()
         self.presenter.mode, self.presenter.model, self.presenter.title = row.mode, row.model, row.title
         self.touched = asyncio.get_running_loop().time()
+        self.ended = False
+        """Closed for good: whoever still holds this object must look for the session again."""
         self._unstored: dict[str, Growing] = {}
         self._tickets: dict[str, Ticket] = {}
         self._inbox: deque[Ticket] = deque()
@@ -182,7 +185,11 @@ class LiveSession:
         """
         if (known := self._tickets.get(prompt.message_id)) is not None:
             return known
-        ticket = self._tickets[prompt.message_id] = Ticket(prompt, origin)
+        ticket = Ticket(prompt, origin)
+        if self.ended:
+            ticket.fail(SessionFailed(CLOSED))
+            return ticket
+        self._tickets[prompt.message_id] = ticket
         self.touched = asyncio.get_running_loop().time()
         self._inbox.append(ticket)
         if self._admitting is None:
@@ -231,6 +238,8 @@ class LiveSession:
         if self.session is not None and self.session.failure is None:
             return self.session
         async with self._lock:
+            if self.ended:
+                raise SessionFailed(CLOSED)
             if self.session is not None and self.session.failure is None:
                 return self.session
             await self._let_go()
@@ -238,7 +247,7 @@ class LiveSession:
             self._opened(session)
             await self.opener.recover(session)
             await self.opener.suit(session)
-        if session.state.queued and self._turning is None:
+        if session.state.queued and self._turning is None and not self.ended:
             self._turning = self._spawn(self._turns(session, None, None))
         return session
 
@@ -276,10 +285,11 @@ class LiveSession:
 
         `stopping`: because the server stops; the log then calls the turn interrupted, not cancelled.
         """
+        self.ended = True
         if stopping and self.session is not None:
             self.session.interrupt()
         for ticket in (*self._inbox, *self._tickets.values()):
-            ticket.fail(SessionFailed("the session was closed"))
+            ticket.fail(SessionFailed(CLOSED))
         self._inbox.clear()
         for task in tuple(self._tasks):
             task.cancel()

@@ -21,6 +21,9 @@ MAX_DEPTH = 64
 """Levels of an incoming frame: what is stored of it is wrapped further when it is shown."""
 MAX_FRAMES, MAX_BYTES = 4096, 8 << 20
 """What may wait for a slow peer. Live frames are given up first, then the connection is."""
+LARGE = 1 << 20
+"""One larger frame may wait as if it had this size: it says nothing of the peer, and a long prompt must not
+make its session impossible to read."""
 MAX_RUNNING = 1024
 """Requests of one peer that may be in progress."""
 TOO_SLOW = 4429
@@ -118,6 +121,7 @@ class Connection:
         self._write, self._abort = write, abort
         self._queue: deque[Frame] = deque()
         self._size = 0
+        self._large: Frame | None = None
         self._wake, self._drained = asyncio.Event(), asyncio.Event()
         self._pending: dict[str, asyncio.Future[Any]] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -136,19 +140,25 @@ class Connection:
 
     # ---- outgoing
 
+    @property
+    def _holds_large(self) -> bool:
+        return self._large is not None and self._large.text is not None
+
     def put(self, text: str, track: Shedding | None = None, offset: int = 0) -> Frame:
         """Queue a frame. A live one (`track`) may be given up when the peer is slow."""
         frame = Frame(text, track, offset)
         if self.closed:
             frame.text = None
             return frame
-        if len(self._queue) >= MAX_FRAMES or self._size + frame.size > MAX_BYTES:
+        if frame.size > LARGE and not self._holds_large:
+            self._large, frame.size = frame, LARGE
+        if not self._room(frame.size):
             self._shed()
             if track is not None:
                 frame.text = None
                 track.lost(offset)
                 return frame
-            if self._queue and (len(self._queue) >= MAX_FRAMES or self._size + frame.size > MAX_BYTES):
+            if self._queue and not self._room(frame.size):
                 self.abort(TOO_SLOW, "too slow: attach again from the last seq")
                 return frame
         self._queue.append(frame)
@@ -201,7 +211,7 @@ class Connection:
 
     async def drained(self) -> None:
         """Wait until a bulk sender may go on: the queue is short or the connection ended."""
-        while not self.closed and (len(self._queue) > 64 or self._size > MAX_BYTES // 4):
+        while not self.closed and (len(self._queue) > 64 or self._size > MAX_BYTES // 4 or self._holds_large):
             self._drained.clear()
             await self._drained.wait()
 
@@ -223,6 +233,9 @@ class Connection:
             if not future.done():
                 future.set_exception(ConnectionError("the connection ended"))
                 future.exception()  # whoever waits sees it; if nobody does, it is no defect
+
+    def _room(self, size: int) -> bool:
+        return len(self._queue) < MAX_FRAMES and self._size + size <= MAX_BYTES
 
     def _shed(self) -> None:
         """Give up every live frame that has not been sent."""
