@@ -7,20 +7,23 @@ from sqlalchemy import Connection, delete, insert, literal, select, update
 
 from server.store import blobs
 from server.store.backend import Backend
+from server.store.errors import Owner
 from server.store.leases import refuse_live
 from server.store.projections import TABLES
 from server.store.rebuild import project_session
 from server.store.tables import events, sessions
 
 
-def delete_session(backend: Backend, connection: Connection, session_id: str) -> None:
-    """Remove a session. Forks of it first get what they still read.
+def delete_session(
+    backend: Backend, connection: Connection, session_id: str, me: Owner, abandoned: int | None = None
+) -> None:
+    """Remove a session. Forks of it first get what they still read. `abandoned` as in `refuse_live`.
 
     Raises:
         UnknownSession: there is none.
         SessionBusy: somebody holds it.
     """
-    row = refuse_live(backend, connection, session_id)
+    row = refuse_live(backend, connection, session_id, me, abandoned)
     children = select(sessions.c.id, sessions.c.fork_seq).where(sessions.c.parent_id == session_id)
     for child in connection.execute(children.order_by(sessions.c.id).with_for_update()).all():
         _hand_down(backend, connection, session_id, child.id, child.fork_seq)

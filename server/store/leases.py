@@ -63,14 +63,16 @@ def live_owner(row: RowMapping | dict[str, Any], now: int) -> Owner | None:
     return owner
 
 
-def acquire(backend: Backend, connection: Connection, session_id: str, me: Owner) -> int:
-    """Make `me` the holder; returns the new term.
+def acquire(
+    backend: Backend, connection: Connection, session_id: str, me: Owner, abandoned: int | None = None
+) -> int:
+    """Make `me` the holder; returns the new term. `abandoned` as in `refuse_live`.
 
     Raises:
         UnknownSession: there is none.
         SessionBusy: somebody live holds it.
     """
-    row = refuse_live(backend, connection, session_id)
+    row = refuse_live(backend, connection, session_id, me, abandoned)
     term = row["term"] + 1
     connection.execute(
         update(sessions)
@@ -87,13 +89,24 @@ def acquire(backend: Backend, connection: Connection, session_id: str, me: Owner
     return term
 
 
-def refuse_live(backend: Backend, connection: Connection, session_id: str) -> RowMapping:
-    """The row of a session that nobody live holds, locked. Raises like `acquire`."""
+def refuse_live(
+    backend: Backend,
+    connection: Connection,
+    session_id: str,
+    me: Owner | None = None,
+    abandoned: int | None = None,
+) -> RowMapping:
+    """The row of a session that nobody live holds, locked. Raises like `acquire`.
+
+    `abandoned` is a term that `me` gave up without being able to say so here (the disk was full).
+    """
     query = select(sessions).where(sessions.c.id == session_id).with_for_update()
     row = connection.execute(query).mappings().one_or_none()
     if row is None:
         raise UnknownSession(session_id)
-    if (owner := live_owner(row, backend.clock(connection))) is not None:
+    owner = live_owner(row, backend.clock(connection))
+    ours = owner is not None and me is not None and owner.nonce == me.nonce
+    if owner is not None and not (ours and row["term"] == abandoned):
         raise SessionBusy(session_id, owner)
     return row
 

@@ -39,6 +39,8 @@ class Store:
         self._recorder = Recorder(database)
         self._me = leases.this_process()
         self._held: dict[str, int] = {}
+        self._abandoned: dict[str, int] = {}
+        """Terms given up that the database was not yet told of: it was full, or away."""
         self._renewing: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -75,7 +77,7 @@ class Store:
             self._renewing.cancel()
             await asyncio.wait([self._renewing])
         try:
-            for session_id, term in list(self._held.items()):
+            for session_id, term in [*self._held.items(), *self._abandoned.items()]:
                 await self.let_go(session_id, term)
         except StoreError as error:
             log.warning("leases were not given up and run out by themselves: %s", error)
@@ -155,19 +157,32 @@ class Store:
             UnknownSession: there is none.
             SessionBusy: somebody holds it; release it first.
         """
+        abandoned = self._abandoned.get(session_id)
         await self._database.write(
-            lambda connection: delete_session(self._backend, connection, session_id), barrier=True
+            lambda connection: delete_session(self._backend, connection, session_id, self._me, abandoned),
+            barrier=True,
         )
+        self._abandoned.pop(session_id, None)
 
     # The log
 
     async def events(self, session_id: str, *, after: int = 0, limit: int = 1_000) -> list[Event]:
         """Up to `limit` events with `seq > after`, in order, through the parents of a fork.
 
+        Decoded in pieces, so that nothing else waits for a long answer.
+
         Raises:
             UnknownSession: there is none.
         """
-        return await self._database.read(lambda connection: reader.page(connection, session_id, after, limit))
+        found: list[Event] = []
+        while True:
+            start, size = found[-1].seq if found else after, min(PAGE, limit - len(found))
+            page = await self._database.read(
+                lambda connection, start=start, size=size: reader.page(connection, session_id, start, size)
+            )
+            found += page
+            if len(page) < size or len(found) >= limit:
+                return found
 
     async def pages(self, session_id: str, *, after: int = 0, size: int = PAGE) -> AsyncIterator[list[Event]]:
         """All events with `seq > after`, page by page, as far as they are stored when each page is read."""
@@ -238,10 +253,6 @@ class Store:
         """Drop the projections and refill them from the log; returns the rows of each table."""
         return await self._database.write(lambda connection: rebuild(self._backend, connection), barrier=True)
 
-    async def ping(self) -> None:
-        """Raises `StoreError` unless the database answers."""
-        await self._database.read(self._backend.clock)
-
     # For SessionLog
 
     def submit(self, session_id: str, term: int, draft: Draft) -> "asyncio.Future[Event]":
@@ -258,12 +269,19 @@ class Store:
         """See `SessionLog.release`."""
         if self._held.get(session_id) == term:
             del self._held[session_id]
+        self._abandoned[session_id] = term
         await self._database.write(lambda connection: leases.release(connection, session_id, term))
+        if self._abandoned.get(session_id) == term:
+            del self._abandoned[session_id]
 
     async def _take(self, session_id: str) -> SessionLog:
+        abandoned = self._abandoned.get(session_id)
         term = await self._database.write(
-            lambda connection: leases.acquire(self._backend, connection, session_id, self._me), barrier=True
+            lambda connection: leases.acquire(self._backend, connection, session_id, self._me, abandoned),
+            barrier=True,
         )
+        if self._abandoned.get(session_id) == abandoned:
+            self._abandoned.pop(session_id, None)
         self._held[session_id] = term
         if self._renewing is None:
             self._renewing = asyncio.create_task(self._renew(), name="leases")
@@ -272,9 +290,11 @@ class Store:
     async def _renew(self) -> None:
         while True:
             await asyncio.sleep(leases.RENEW_S)
-            if not self._held:
-                continue
             try:
+                for session_id, term in list(self._abandoned.items()):
+                    await self.let_go(session_id, term)
+                if not self._held:
+                    continue
                 await self._database.write(
                     lambda connection: leases.renew(self._backend, connection, self._me)
                 )

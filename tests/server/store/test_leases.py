@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from server.store import LeaseLost, SessionBusy, Store, leases
+from server.store import LeaseLost, SessionBusy, Store, StoreFull, leases
 from tests.support.log_events import created, started, words
 
 HOLD = """
@@ -183,3 +183,31 @@ async def test_many_stores_at_once_give_one_holder(url: str) -> None:
     assert sorted(type(item).__name__ for item in results) == ["SessionBusy"] * 5 + ["SessionLog"]
     for store in stores:
         await store.close()
+
+
+async def test_a_lease_that_could_not_be_given_back_is_no_obstacle(
+    store: Store, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk takes no release either: the session must not stay with a holder that let go."""
+    ids = [await store.create_session(created()) for _ in range(3)]
+
+    def full(*_: object) -> None:
+        raise StoreFull("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(leases, "release", full)
+        for id in ids:
+            with pytest.raises(StoreFull):
+                await (await store.lease(id)).release()
+    async with await Store.open(url) as second:
+        with pytest.raises(SessionBusy):
+            await second.lease(ids[0])
+        again = await store.lease(ids[0])
+        assert again.term == 2
+        await again.submit(words("x"))
+        with pytest.raises(SessionBusy):
+            await store.lease(ids[0])
+        await store.delete_session(ids[1])
+        monkeypatch.setattr(leases, "RENEW_S", 0.01)
+        await store.close()
+        assert (await second.lease(ids[2])).term == 2
