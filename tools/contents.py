@@ -60,7 +60,7 @@ def missing(workspace: Workspace, path: str) -> NotFound:
     """The error for a file that is not there, with the names most like it."""
     names = similar_names(workspace, path)
     hint = f" Did you mean {', '.join(names)}?" if names else " Use grep, or read a folder, to find it."
-    return NotFound(f"There is no {path} in the workspace.{hint}", suggestions=names)
+    return NotFound(f"There is no file {path!r} in the workspace.{hint}", suggestions=names)
 
 
 def similar_names(workspace: Workspace, path: str) -> list[str]:

@@ -216,7 +216,7 @@ def too_large(path: str, size: int, limit: int) -> InvalidArguments:
 def _explanation(path: str, writing: bool, error: OSError) -> ToolError:
     code = error.errno or 0
     if code == errno.ENOENT:
-        return NotFound(f"There is no {path} in the workspace.")
+        return NotFound(f"There is no file or folder {path!r} in the workspace.")
     if code == errno.ENOTDIR:
         return InvalidArguments(f"A part of {path} is a file, not a folder.")
     if code == errno.ELOOP:

@@ -197,3 +197,15 @@ async def test_forty_calls_in_one_step_all_get_their_result(root: Path, script: 
     assert len(data(events, "tool.result")) == 40
     assert paired(events)
     assert run_turn is not None
+
+
+async def test_a_call_that_fails_says_what_it_was_about(root: Path, script: Any) -> None:
+    """Its card has a title, though nothing could be proposed."""
+    edit = call("edit", path="a.py", edits=[{"old": "nowhere", "new": "x"}])
+    calls = [call("read", path="nope.py"), edit, call("grep", pattern="("), call("read", file="a.py")]
+    model = script([{"calls": calls}, {"text": "done"}])
+    async with opened(root, model) as session:
+        events = await turn(session)
+    titles = [item["title"] for item in data(events, "tool.call")]
+    assert titles == ["Read nope.py", "Edit a.py", "Search (", "read"]
+    assert "There is no file 'nope.py'" in data(events, "tool.result")[0]["text"]

@@ -135,7 +135,7 @@ async def test_an_absent_file_names_its_nearest(place: Workspace) -> None:
         await read(place, "src/lexr.py")
     with pytest.raises(NotFound, match=r"src/deep/parser\.py"):
         await read(place, "parser.py")
-    with pytest.raises(NotFound, match=r"There is no other\.c"):
+    with pytest.raises(NotFound, match=r"There is no file 'other\.c'"):
         await read(place, "other.c")
 
 
