@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tools.errors import InvalidArguments, OutsideWorkspace
+from tools.errors import EnvironmentFault, InvalidArguments, OutsideWorkspace
 
 MAX_PATH_BYTES: Final = 4096
 MAX_NAME_BYTES: Final = 255
@@ -99,10 +99,14 @@ def locate(root: Path, path: str) -> Iterator[Place]:
     Raises:
         OutsideWorkspace: a link leads out.
         InvalidArguments: as `workspace_path`.
+        EnvironmentFault: the workspace itself is gone.
         OSError: a parent does not exist, is no directory, or may not be entered.
     """
     name = workspace_path(root, path)
-    base = os.open(root, _DIRECTORY | os.O_NOFOLLOW)
+    try:
+        base = os.open(root, _DIRECTORY | os.O_NOFOLLOW)
+    except OSError as error:
+        raise _gone(root, error) from error
     opened = [base]
     try:
         place = _at_once(base, name, opened) or _walk(root, base, name, opened)
@@ -112,13 +116,23 @@ def locate(root: Path, path: str) -> Iterator[Place]:
             os.close(descriptor)
 
 
+def _gone(root: Path, error: OSError) -> EnvironmentFault:
+    return EnvironmentFault(
+        f"The workspace folder {root} cannot be opened: {error.strerror}. Nothing was done; tell the user.",
+        errno=error.errno,
+    )
+
+
 def _below(root: Path, path: str) -> str:
     """The rest of an absolute path below `root`, also where it names the root by another way."""
     plain = os.path.normpath(path)
     prefix = os.fspath(root).rstrip("/")
     if plain == (prefix or "/") or plain.startswith(prefix + "/"):
         return plain[len(prefix) :].lstrip("/") or "."
-    home = os.stat(root)
+    try:
+        home = os.stat(root)
+    except OSError as error:
+        raise _gone(root, error) from error
     parts = plain.split("/")
     for count in range(2, len(parts) + 1):
         try:

@@ -142,9 +142,14 @@ def replace(
         entry = _entry(place)
         _require_file(entry)
         old = os.stat(place.name, dir_fd=place.directory, follow_symlinks=False)
-        if not old.st_mode & 0o222 or not os.access(place.name, os.W_OK, dir_fd=place.directory):
+        if not old.st_mode & 0o222:
             raise EnvironmentFault(
                 f"{entry.path} is read-only (mode {entry.mode:04o}). Make it writable first."
+            )
+        if not os.access(place.name, os.W_OK, dir_fd=place.directory):
+            raise EnvironmentFault(
+                f"{entry.path} is read-only for this account (mode {entry.mode:04o}), or its file system is. "
+                "Ask the user to make it writable."
             )
         with _written(place, data, 0o600) as (descriptor, name):
             _like(place, descriptor, old, mode)

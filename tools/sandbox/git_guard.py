@@ -147,10 +147,16 @@ class GitGuard:
         created = not _exists(path)
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(path, flags, 0o644)
-        if created:
-            os.write(descriptor, b".\n")
-            _give(path, owner)
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        try:
+            if created:
+                os.write(descriptor, b".\n")
+                _give(path, owner)
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        except BaseException:
+            os.close(descriptor)
+            if created:
+                path.unlink(missing_ok=True)  # git fails in a repository whose file says nothing
+            raise
         self._made[path] = descriptor
 
 

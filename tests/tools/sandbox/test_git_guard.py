@@ -1,5 +1,6 @@
 """What a command may not change in a repository, because git on the host would execute it."""
 
+import errno
 import os
 import subprocess
 from pathlib import Path
@@ -224,3 +225,17 @@ def test_a_large_tree_is_looked_through_in_bounded_time(tmp_path: Path) -> None:
     found = guard(tmp_path)
     assert found.mounts == []
     found.release()
+
+
+def test_a_full_disk_leaves_no_empty_file_that_stops_git(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        with pytest.raises(OSError, match="No space"):
+            guard(repository)
+    assert not (repository / ".git" / "commondir").exists()
+    assert git(repository, "status", "--short") == ""
