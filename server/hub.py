@@ -4,16 +4,17 @@ import asyncio
 import logging
 import platform
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.events import Mode, SessionCreated
+from agent.log import LogError
 from server.acp.connection import Connection, notification
 from server.live import LiveSession
 from server.metrics import Metrics
 from server.opener import Opener, check_workspace, narrowed
-from server.store import SessionRow, Store, UnknownSession
+from server.store import SessionRow, Store, StoreError, UnknownSession
 from server.version import VERSION
 
 if TYPE_CHECKING:
@@ -195,7 +196,7 @@ class Hub:
         return live
 
     def _forget_unused(self, live: LiveSession) -> None:
-        if not live.subscribers and not live.busy and live.session is None:
+        if live.unused:
             self.sessions.pop(live.id, None)
             self.metrics.sessions.set(len(self.sessions))
 
@@ -224,6 +225,8 @@ class Hub:
             for live in tuple(self.sessions.values()):
                 if live.busy or loop.time() - live.touched < IDLE_S:
                     continue
-                with suppress(OSError):
+                try:
                     await live.unload()
+                except (StoreError, LogError, OSError) as error:
+                    log.warning("session %s was not let go of cleanly: %s", live.id, error)
                 self._forget_unused(live)

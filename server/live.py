@@ -4,9 +4,8 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from agent.events import Event, Live, Prompt
 from agent.log import LeaseLost, LogError
@@ -17,6 +16,8 @@ from server.acp.editor import Editors
 from server.acp.frames import Presenter, Shown, live_frame
 from server.acp.permissions import Permissions
 from server.acp.subscriber import Subscriber
+from server.growing import Growing
+from server.ticket import As, Ticket
 
 if TYPE_CHECKING:
     from server.opener import Opener
@@ -26,62 +27,13 @@ log = logging.getLogger(__name__)
 
 LEASE_LOST = 4409
 CLOSED = "the session was closed"
-As = Literal["turn", "queue", "steer"]
+OUTBOX = 10_000
+"""Messages that wait for an edit's texts to be read, from which on live characters are left out: their event
+brings them. Events never are; the recorder bounds how many there can be."""
 
 
 class SessionFailed(Exception):
     """The session cannot go on in this process. The message says why and what to do."""
-
-
-@dataclass(eq=False, slots=True)
-class Ticket:
-    """A prompt on its way: accepted when durable, done when its own turn has ended.
-
-    `done` resolves to the data of `turn.ended`; both futures raise `SessionFailed`.
-    """
-
-    prompt: Prompt
-    origin: Connection | None
-    accepted: "asyncio.Future[tuple[int, As]]" = field(init=False)
-    done: "asyncio.Future[dict[str, Any]]" = field(init=False)
-    cancelled: bool = False
-
-    def __post_init__(self) -> None:
-        loop = asyncio.get_running_loop()
-        self.accepted, self.done = loop.create_future(), loop.create_future()
-
-    def accept(self, seq: int, kind: As) -> None:
-        if not self.accepted.done():
-            self.accepted.set_result((seq, kind))
-
-    def finish(self, ended: dict[str, Any]) -> None:
-        if not self.done.done():
-            self.done.set_result(ended)
-
-    def fail(self, error: Exception) -> None:
-        for future in (self.accepted, self.done):
-            if not future.done():
-                future.set_exception(error)
-                future.exception()  # nobody has to wait for it
-
-
-class Growing:
-    """The characters of a message that no event holds yet: they came live, and begin at `offset`."""
-
-    __slots__ = ("first", "offset", "parts")
-
-    def __init__(self, first: Live) -> None:
-        self.first, self.offset = first, first.offset
-        self.parts: list[str] = []
-
-    def live(self) -> Live:
-        return replace(self.first, offset=self.offset, text="".join(self.parts))
-
-    def trim(self, end: int) -> bool:
-        """Forget what is stored now, up to `end`. False if nothing is left."""
-        rest = "".join(self.parts)[max(0, end - self.offset) :]
-        self.offset, self.parts = max(end, self.offset), [rest]
-        return bool(rest)
 
 
 class LiveSession:
@@ -121,6 +73,11 @@ class LiveSession:
     def busy(self) -> bool:
         """Whether a turn runs or a prompt waits."""
         return self._current is not None or bool(self._inbox) or self._turning is not None
+
+    @property
+    def unused(self) -> bool:
+        """Whether nothing would be lost with this object: nobody watches, nothing runs, opens or is held."""
+        return not (self.subscribers or self._tasks or self._lock.locked() or self.session is not None)
 
     @property
     def running(self) -> bool:
@@ -212,6 +169,7 @@ class LiveSession:
                     ticket.fail(SessionFailed(str(error)))
                 finally:
                     self._tickets.pop(prompt.message_id, None)
+                    ticket.fail(SessionFailed("whoever sent this message is gone: send it again"))
             return await asyncio.shield(ticket.accepted)
         return await asyncio.shield(self.prompt(prompt, origin).accepted)
 
@@ -257,8 +215,10 @@ class LiveSession:
         async def work() -> None:
             try:
                 await self.open()
-            except SessionFailed as error:
+            except (SessionFailed, LogError) as error:
                 log.warning("session %s: %s", self.id, error)
+            except Exception:
+                log.exception("session %s could not be opened", self.id)
 
         self._spawn(work())
 
@@ -307,13 +267,21 @@ class LiveSession:
                 try:
                     await self._take(ticket)
                 except (SessionFailed, LogError) as error:
-                    self._tickets.pop(ticket.prompt.message_id, None)
-                    ticket.fail(error if isinstance(error, SessionFailed) else SessionFailed(str(error)))
+                    self._reject(ticket, str(error))
+                except Exception as error:
+                    log.exception("session %s did not take a prompt", self.id)
+                    self._reject(
+                        ticket, f"a defect in Etude ({type(error).__name__}); the log has the details"
+                    )
                 finally:
                     if self._inbox and self._inbox[0] is ticket:
                         self._inbox.popleft()
         finally:
             self._admitting = None
+
+    def _reject(self, ticket: Ticket, why: str) -> None:
+        self._tickets.pop(ticket.prompt.message_id, None)
+        ticket.fail(SessionFailed(why))
 
     async def _take(self, ticket: Ticket) -> None:
         """Make one prompt durable: as the next turn, or in the queue behind the running one."""
@@ -421,7 +389,8 @@ class LiveSession:
             self._progress(message)
             self.opener.metrics.event(message)
         if self._outbox:
-            self._outbox.append(message)
+            if isinstance(message, Event) or len(self._outbox) < OUTBOX:
+                self._outbox.append(message)
         elif isinstance(message, Live):
             self._deliver_live(message)
         elif self.presenter.needs_blobs(message):
@@ -445,13 +414,21 @@ class LiveSession:
         # Stored text is shown by each subscriber for itself: most have its characters already.
         return [] if event.type in ("text", "thought") else self.presenter.show_now(event, self.term)
 
+    async def _read_and_show(self, event: Event) -> list[Shown]:
+        try:
+            return await self.presenter.show(event, self.term)
+        except Exception:
+            # As one that has no form: whatever is wrong with it, what comes behind it must go out.
+            log.exception("event %d of session %s could not be shown", event.seq, self.id)
+            return self.presenter.show_now(event, self.term)
+
     async def _empty_outbox(self) -> None:
         while self._outbox:
             message = self._outbox[0]
             if isinstance(message, Live):
                 self._deliver_live(message)
             elif self.presenter.needs_blobs(message):
-                self._deliver(message, await self.presenter.show(message, self.term))
+                self._deliver(message, await self._read_and_show(message))
             else:
                 self._deliver(message, self._show(message))
             self._outbox.popleft()
@@ -470,7 +447,7 @@ class LiveSession:
         growing = self._unstored.get(live.message_id)
         if growing is None:
             growing = self._unstored[live.message_id] = Growing(live)
-        growing.parts.append(live.text)
+        growing.add(live)
         if self.subscribers:
             frame = self.frame(live)
             for subscriber in tuple(self.subscribers.values()):

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncGenerator, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -12,13 +13,14 @@ from agent.log import LogError
 from agent.loop import recover
 from agent.models import open_model
 from agent.models.catalog import default_model
+from agent.models.chat_completions import ChatCompletions
 from agent.models.client import Chunk, ModelClient, ModelError, Price, Request
 from agent.session import Session
 from server.configuration import SettingsError
 from server.live import LiveSession, SessionFailed
 from server.metrics import Metrics
 from server.places import cache_dir, data_dir
-from server.store import SessionBusy, Store
+from server.store import SessionBusy, Store, StoreError
 from tools.sandbox.policy import SandboxPolicy
 from tools.workspace import Workspace
 
@@ -60,7 +62,8 @@ class Opener:
     def __init__(self, settings: "Settings", store: Store, metrics: Metrics) -> None:
         self.settings, self.store, self.metrics = settings, store, metrics
         self._models: dict[str, ModelClient] = {}
-        self._windows: dict[str, int] = {}
+        self._opened: dict[str, ModelClient] = {}
+        """By the name they were asked for and by their own: who knows a model's window."""
         self._default = ""
         self._lock = asyncio.Lock()
 
@@ -73,8 +76,9 @@ class Opener:
 
     def window(self, model: str) -> int:
         """Tokens of a model's context; 0 while unknown."""
-        configured = self.settings.models.get(model)
-        return self._windows.get(model) or (configured and configured.context_window) or 0
+        opened, configured = self._opened.get(model), self.settings.models.get(model)
+        known = (opened.context_window if opened else 0, configured.context_window if configured else 0)
+        return next(filter(None, known), 0)
 
     async def model(self, name: str) -> ModelClient:
         """The client of this name, shared by all sessions (but a recorded one, which has a position).
@@ -94,7 +98,7 @@ class Opener:
                 cache_dir=cache_dir(),
                 load_events=self.store.all_events,
             )
-            self._windows[name] = self._windows[client.name] = client.context_window
+            self._opened[name] = self._opened[client.name] = client
             if not name.startswith("recorded:"):
                 self._models[name] = client
             return client
@@ -131,6 +135,8 @@ class Opener:
             lease = await self.store.lease(live.id)
         except SessionBusy as error:
             raise SessionFailed(f"another server works on this session: {error}") from error
+        except StoreError as error:
+            raise SessionFailed(str(error)) from error
         try:
             events = await self.store.all_events(live.id)
             root = Path(events[0].data["workspace"])
@@ -149,7 +155,7 @@ class Opener:
             if len(events) > LONG:
                 return await asyncio.to_thread(Session, lease, events, workspace, model, ask, max_steps=steps)
             return Session(lease, events, workspace, model, ask, max_steps=steps)
-        except WorkspaceRefused as error:
+        except (WorkspaceRefused, StoreError) as error:
             await lease.release()
             raise SessionFailed(str(error)) from error
         except BaseException:
@@ -164,9 +170,14 @@ class Opener:
             raise SessionFailed(f"the log of this session cannot be written: {error}") from error
 
     async def suit(self, session: Session) -> None:
-        """Give a new session the tool profile of its model, which is only known once it is open."""
+        """Give a new session the tool profile that suits its model's window, which an endpoint has to say."""
         model, state = session.model, session.state
-        if state.turn == 0 and model.context_window and model.profile != state.profile:
+        if state.turn > 0 or not model.context_window:
+            return
+        if isinstance(model, ChatCompletions):
+            with suppress(ModelError):  # what is wrong there is said by the first turn
+                await model.warm()
+        if model.profile != state.profile:
             await session.configure(profile=model.profile)
 
     async def let_go(self, session: Session) -> None:

@@ -3,6 +3,8 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from server.store import StoreError
+
 WHOLE_LIMIT = 256 << 10
 """Bytes of both sides up to which a diff shows the whole file; beyond, only what changed and around it."""
 CONTEXT_LINES = 3
@@ -24,6 +26,8 @@ async def diff_content(
         return _sentence(edit, path, "not text")
     except KeyError:
         return _sentence(edit, path, "its content is not stored any more")
+    except StoreError:
+        return _sentence(edit, path, "its content could not be read")
     return text_diff(path, old, new) or _sentence(edit, path, "too large to show")
 
 

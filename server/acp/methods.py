@@ -193,7 +193,8 @@ class Agent:
         try:
             with _clear_errors(params.session_id):
                 seq, kind = await asyncio.shield(ticket.accepted)
-                if given is not None or live.subscribers[connection].extended:
+                subscriber = live.subscribers.get(connection)
+                if given is not None or (subscriber is not None and subscriber.extended):
                     self._accepted(connection, live, ticket.prompt.message_id, seq, kind)
                 ended = await asyncio.shield(ticket.done)
         except asyncio.CancelledError:

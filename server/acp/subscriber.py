@@ -124,10 +124,7 @@ class Subscriber:
     def _stored_text(self, event: Event) -> None:
         message_id, offset = event.data["messageId"], event.data["offset"]
         end = offset + len(event.data["text"])
-        track = self._tracks.get(message_id)
-        if track is None:
-            track = self._tracks[message_id] = Track(offset)
-        track.settle(self.connection)
+        track = self._settled(message_id, offset)
         if track.have >= end:
             if self.extended:
                 self.connection.put(stored_frame(self.live.id, event.seq, message_id, end))
@@ -139,15 +136,18 @@ class Subscriber:
     def _stored_output(self, event: Event, shown: list[Shown]) -> None:
         call_id, offset = event.data["call_id"], event.data["offset"]
         end = offset + len(event.data["text"])
-        track = self._tracks.get(call_id)
-        if track is None:
-            track = self._tracks[call_id] = Track(offset)
-        track.settle(self.connection)
+        track = self._settled(call_id, offset)
         if track.have >= end:
             self.connection.put(stored_frame(self.live.id, event.seq, call_id, end))
             return
         track.have = end
         self._send(event, shown)
+
+    def _settled(self, id: str, offset: int) -> Track:
+        """What the peer has of a message whose characters from `offset` on are stored now."""
+        track = self._tracks.setdefault(id, Track(offset))
+        track.settle(self.connection)
+        return track
 
     def _send(self, event: Event, shown: list[Shown]) -> None:
         own = not self.extended and self.live.wrote(self.connection, event)

@@ -9,6 +9,7 @@ from agent.events import Event
 from server.acp import diffs
 from server.acp.diffs import text_diff
 from server.acp.frames import DATA_LIMIT, OUTPUT_TAIL, Presenter
+from server.store import StoreUnavailable
 
 BLOBS = {"a": b"one\n", "b": b"two\n", "binary": b"\xff\xfe\x00", "c": b"three\n"}
 
@@ -188,3 +189,13 @@ async def test_what_json_cannot_say_is_shown_all_the_same(odd: str) -> None:
     assert diff["path"] == "/w/" + odd.encode("utf-8", "replace").decode()
     [feedback] = await shown(presenter(), event("feedback", {"comment": odd, "count": 2**70}))
     assert feedback["params"]["data"]["count"] == str(2**70)
+
+
+async def test_an_edit_whose_texts_cannot_be_read_is_a_sentence() -> None:
+    async def unreachable(hash: str) -> bytes:
+        raise StoreUnavailable("the database is restarting")
+
+    fold = Presenter("S", "/w", unreachable, lambda _: 1000, lambda: ["m"])
+    [frame] = await shown(fold, edit("x.py", "a", "b"))
+    [item] = frame["params"]["update"]["content"]
+    assert item["content"]["text"].startswith("/w/x.py was changed (its content could not be read")
