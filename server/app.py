@@ -140,7 +140,7 @@ def _policy(host: str) -> str:
     )
 
 
-async def _page() -> HTMLResponse:
+def _page() -> HTMLResponse:
     """The chat page, or a sentence where it is not built."""
     index = STATIC / "index.html"
     return HTMLResponse(index.read_text("utf-8") if index.is_file() else _NO_PAGE)

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 from pydantic import BaseModel, Field
 
+from agent.events import Event
 from server.auth import Codes, Tokens, bearer
 from server.hub import Hub
 from server.metrics import CONTENT_TYPE
@@ -65,21 +66,10 @@ class SessionsOut(BaseModel):
     next: str | None
 
 
-class EventOut(BaseModel):
-    v: int
-    session_id: str
-    seq: int
-    ts: int
-    turn: int
-    step: int
-    type: str
-    data: dict[str, Any]
-
-
 class EventsOut(BaseModel):
     """`next` is the `after` of the next page, or null at the end."""
 
-    events: list[EventOut]
+    events: list[Event]
     next: int | None
 
 
@@ -188,7 +178,7 @@ async def list_sessions(
         )
     except UnknownSession as error:
         raise HTTPException(404, "`before` is no place in this list: list from the start") from error
-    more = rows[limit - 1].id if len(rows) > limit else None
+    more = rows[limit - 1].cursor if len(rows) > limit else None
     return SessionsOut(sessions=[_out(row, sessions) for row in rows[:limit]], next=more)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from agent.events import Draft
 from server import app as app_module
 from tests.support.inprocess import starting
 
@@ -55,6 +56,19 @@ async def test_a_session_is_listed_shown_and_deleted(talked: Any) -> None:
     for path in (f"/api/sessions/{session}", f"/api/sessions/{session}/events"):
         assert (await http.get(path)).status_code == 404
     assert (await http.delete(f"/api/sessions/{session}")).status_code == 404
+
+
+async def test_a_list_goes_on_where_it_ended_whatever_happens_meanwhile(talked: Any) -> None:
+    server, session, http = talked
+    async with server.client() as client:
+        newer = [await client.new_session(server.workspace) for _ in range(2)]
+    first = (await http.get("/api/sessions?limit=2")).json()
+    assert [row["id"] for row in first["sessions"]] == [newer[1], newer[0]]
+    log = await server.store.lease(newer[0])
+    await log.submit(Draft(type="feedback", data={"kind": "comment"}))
+    await log.release()
+    second = (await http.get("/api/sessions", params={"limit": 2, "before": first["next"]})).json()
+    assert ([row["id"] for row in second["sessions"]], second["next"]) == ([session], None)
 
 
 async def test_a_generation_and_its_blobs_can_be_read(talked: Any) -> None:

@@ -50,6 +50,15 @@ async def test_pages_are_keyed_by_sequence(store: Store) -> None:
     assert [len(page) for page in pages] == [10, 10, 4]
 
 
+async def test_a_long_answer_is_read_in_pieces_and_is_whole(store: Store) -> None:
+    id = await store.create_session(created())
+    log = await store.lease(id)
+    await record(log, *(words(str(index)) for index in range(1_200)))
+    for limit, expected in ((1_100, 1_100), (1_000, 1_000), (5_000, 1_201)):
+        assert [event.seq for event in await store.events(id, limit=limit)] == [*range(1, expected + 1)]
+    assert [event.seq for event in await store.events(id, after=200, limit=600)] == [*range(201, 801)]
+
+
 async def test_long_and_odd_data_is_read_back(store: Store) -> None:
     id = await store.create_session(created())
     log = await store.lease(id)
