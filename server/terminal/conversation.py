@@ -203,7 +203,9 @@ class Conversation:
     def _fresh(self, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """An update without the characters seen before: they come live, and again where some were lost."""
         mark, update = _mark(params), params.get("update") or {}
-        offset, chunk = mark.get("offset"), update.get("content")
+        offset, content = mark.get("offset"), update.get("content")
+        whole = isinstance(content, list)  # the output of a command comes in a list of one
+        chunk = content[0].get("content") if whole and content else content
         if not isinstance(offset, int) or not isinstance(chunk, dict):
             return params
         message = str(mark.get("messageId"))
@@ -213,7 +215,9 @@ class Conversation:
         self._have[message] = offset + len(text)
         if offset == have:
             return params
-        return {**params, "update": {**update, "content": {**chunk, "text": text[have - offset :]}}}
+        rest = {**chunk, "text": text[have - offset :]}
+        kept = [{**content[0], "content": rest}] if whole else rest
+        return {**params, "update": {**update, "content": kept}}
 
     def _seen(self, frame: Frame) -> bool:
         mark = frame.body if frame.method != "session/update" else _mark(frame.body)

@@ -18,6 +18,8 @@ QUIET_S = 2
 """Seconds without news after which the screen says that it waits."""
 RESULT_LINES = 6
 """Lines of a tool's result that a card shows."""
+LIVE_LINES = 40
+"""Lines of a command's output that are shown as they come; of what follows, the end."""
 
 ENDS = {
     "cancelled": "stopped",
@@ -44,6 +46,10 @@ class _Card:
     kind: str
     diffs: list[tuple[Any, Any, Any]] = field(default_factory=list)
     """What was shown of its changes: path, old and new text."""
+    live: int = 0
+    """Lines of its output that were shown as they came."""
+    part: str = ""
+    """The beginning of a line whose end has not come yet."""
 
 
 class Screen:
@@ -179,12 +185,15 @@ class Screen:
         card = self._cards.setdefault(str(update.get("toolCallId")), _Card("tool", "other"))
         self._diffs(card, update)
         status = update.get("status")
-        if status in ("completed", "failed"):
-            texts = [
-                text_of(item.get("content"))
-                for item in update.get("content") or []
-                if item.get("type") == "content"
-            ]
+        texts = [
+            text_of(item.get("content"))
+            for item in update.get("content") or []
+            if item.get("type") == "content"
+        ]
+        if status not in ("completed", "failed"):
+            if card.kind == "execute" and self.out.isatty():
+                self._live(card, "".join(texts))
+        else:
             code = (update.get("rawOutput") or {}).get("exit_code")
             self._head(card)
             self._result(card, "\n".join(texts), failed=status == "failed" or code not in (None, 0))
@@ -206,10 +215,21 @@ class Screen:
         for line in unified(str(item.get("path", "")), item.get("oldText"), new, self.style):
             self.line("  " + line)
 
+    def _live(self, card: _Card, text: str) -> None:
+        """Whole lines of a command's output, as they come."""
+        *lines, card.part = (card.part + text).split("\n")
+        for line in lines:
+            card.live += 1
+            if card.live <= LIVE_LINES:
+                self._head(card)
+                self.line(self.style.dim(f"    {one_line(line, self.width - 6)}"))
+
     def _result(self, card: _Card, text: str, *, failed: bool) -> None:
         """A few lines: the last ones of a command, the first ones of anything else."""
         mark = self.style.red("  ✗ ") if failed else self.style.dim("  ✓ ")
         lines = [line for line in clean(text).splitlines() if line.strip()]
+        if 0 < card.live <= LIVE_LINES:  # it was seen; what remains is how it ended
+            lines = lines[-1:] if lines and lines[-1].startswith("[") else []
         if not lines:
             self.line(mark + self.style.dim("failed" if failed else "done"))
             return

@@ -294,3 +294,22 @@ def test_a_session_outlives_the_key_of_its_model(workspace: Path, tmp_path: Path
         assert "From the new one." in other.stdout
         said = [m["content"] for m in new.requests[-1]["messages"] if m["role"] == "assistant"]
         assert "From the old one." in said
+
+
+def test_the_output_of_a_command_is_seen_as_it_comes(workspace: Path, tmp_path: Path) -> None:
+    command = "echo begins; sleep 2; echo ends; seq 1 100 | tail -n 1"
+    shell = {"calls": [{"name": "shell", "arguments": {"command": command}}]}
+    with (
+        ScriptedModel([shell, "Done."]) as model,
+        Terminal(
+            [str(ETUDE), "chat", "--mode", "full", "go"], cwd=workspace, env=environment(tmp_path, model)
+        ) as terminal,
+    ):
+        terminal.expect("    begins")
+        began = time.monotonic()
+        terminal.expect("    ends")
+        assert time.monotonic() - began > 1
+        terminal.expect("Done.")
+        assert terminal.wait() == 0
+        assert terminal.shown.count("    begins") == 1
+        assert "exit 0" in terminal.shown
