@@ -18,7 +18,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     listing = actions.add_parser("list", help="list sessions, the latest first")
     listing.add_argument("workspace", nargs="?", metavar="DIR", help="only those of this folder")
     listing.add_argument("--query", metavar="TEXT", help="only those whose title or first prompt has this")
-    listing.add_argument("--limit", type=int, default=50, metavar="N", help="at most so many (default: 50)")
+    listing.add_argument(
+        "--limit", type=_count, default=50, metavar="N", help="at most so many (default: 50)"
+    )
     listing.set_defaults(act=_list)
     show = actions.add_parser("show", help="print a session; with --json, its events")
     show.add_argument("id", help="the session, how its id begins, or `last`")
@@ -42,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _list(arguments: argparse.Namespace, sessions: SessionSource) -> None:
     folder = places.from_caller(arguments.workspace).resolve() if arguments.workspace else None
-    rows = sessions.sessions(workspace=folder, query=arguments.query, limit=max(1, arguments.limit))
+    rows = sessions.sessions(workspace=folder, query=arguments.query, limit=arguments.limit)
     if arguments.json:
         for row in rows:
             emit(row)
@@ -111,3 +113,9 @@ def _state(row: Row) -> str:
 
 def _time(microseconds: int) -> str:
     return datetime.fromtimestamp(microseconds / 1e6).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 0 < len(text) <= 9 and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to 999999999")
+    return int(text)

@@ -19,8 +19,11 @@ from websockets.sync.client import ClientConnection, connect
 
 from server.failure import CommandFailed, Usage
 from server.terminal.host import Host
+from server.wire import to_json
 
 BOUND = 8192
+MESSAGE_LIMIT = 16 << 20
+"""Characters of one message to the server."""
 FRAME_BYTES = 64 << 20
 NAME = "etude terminal"
 INVALID_PARAMS = -32602
@@ -153,8 +156,15 @@ class AcpClient:
     def _write(self, message: Mapping[str, Any]) -> None:
         if self._socket is None:
             raise CommandFailed("not connected")
+        text = to_json({"jsonrpc": "2.0", **message}).decode()
+        if len(text) > MESSAGE_LIMIT:
+            # The server would refuse it without being able to say which request that was.
+            raise CommandFailed(
+                f"the message has {len(text)} characters, more than the {MESSAGE_LIMIT} that a server takes: "
+                "put it in a file of the workspace and name the file"
+            )
         try:
-            self._socket.send(json.dumps({"jsonrpc": "2.0", **message}))
+            self._socket.send(text)
         except ConnectionClosed as error:
             raise CommandFailed(f"the connection to {self.host.url} is closed ({error})") from error
 

@@ -202,3 +202,17 @@ def test_in_a_terminal_the_answer_is_shown_once(place: Place) -> None:
     ):
         assert terminal.wait() == 0
     assert terminal.shown.count("The answer.") == 1
+
+
+def test_a_task_that_is_no_text_or_far_too_long_is_no_riddle(place: Place) -> None:
+    with ScriptedModel(["fine"]) as model:
+        done = place.run(model, "say \udcff hello")
+        assert (done.returncode, done.stdout.strip()) == (0, "fine"), done.stderr
+        environment = place.env(model)
+        long = subprocess.run(
+            [ETUDE, "run"], cwd=place.workspace, env=environment, input="x" * (17 << 20),
+            capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+    assert long.returncode == 1
+    assert "more than the" in long.stderr
+    assert "Traceback" not in long.stderr

@@ -207,3 +207,10 @@ def test_doctor_says_what_to_do(tmp_path: Path) -> None:
     people = user.types("doctor").stdout
     assert "✗ database" in people
     assert "→" in people
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "99999999999999999999", "x", "²"])
+def test_an_absurd_limit_is_named(tmp_path: Path, limit: str) -> None:
+    done = User(tmp_path).types("sessions", "list", f"--limit={limit}")
+    assert done.returncode == 2
+    assert "not a whole number" in done.stderr
