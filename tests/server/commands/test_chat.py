@@ -55,7 +55,7 @@ def servers(data: Path) -> list[str]:
     alive = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
             if "etude" in command and "serve" in command and (process / "cwd").resolve() == data.resolve():
                 alive.append(command)
         except OSError:
