@@ -1,10 +1,11 @@
 """The instructions a repository gives to agents: `AGENTS.md` at its root and, nested, beside the code."""
 
+import os
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 from tools.errors import ToolError
-from tools.files import read_bytes
+from tools.files import open_file
 from tools.workspace import Workspace
 
 NAME = "AGENTS.md"
@@ -15,8 +16,9 @@ LIMIT = 16_384
 def load(workspace: Workspace, path: str = NAME) -> str | None:
     """The text of an instruction file, bounded; None when there is none that can be read as text."""
     try:
-        data, _ = read_bytes(workspace.root, path, limit=4 * LIMIT)
-    except ToolError:
+        with open_file(workspace.root, path) as (descriptor, _):
+            data = os.pread(descriptor, 4 * LIMIT, 0)  # enough for that many characters
+    except (ToolError, OSError):
         return None
     text = data.decode("utf-8", errors="replace").strip()
     if len(text) > LIMIT:
