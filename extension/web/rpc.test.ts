@@ -33,6 +33,14 @@ test("the end of the connection ends what waits", async () => {
   await assert.rejects(waiting, Disconnected);
 });
 
+test("what a server cannot read is not sent", async () => {
+  const { peer: rpc, sent } = peer();
+  await assert.rejects(rpc.request("long", { text: "x".repeat(16 * 1024 * 1024) }), RpcError);
+  assert.deepEqual(sent, []);
+  void rpc.request("half", { text: "a\ud83db\u{1f600}" });
+  assert.deepEqual(sent[0]?.["params"], { text: "a\ufffdb\u{1f600}" });
+});
+
 test("frames of no sense are ignored", () => {
   const { peer: rpc, got } = peer();
   for (const frame of ["", "[]", "5", "{", '{"id": 99, "result": {}}', '{"id": [1], "method": 5}']) rpc.feed(frame);

@@ -25,6 +25,8 @@ export interface Incoming {
   request(id: number | string, method: string, params: Dict): void;
 }
 
+const FRAME_LIMIT = 16 * 1024 * 1024;
+
 interface Waiting {
   resolve: (result: unknown) => void;
   reject: (error: Error) => void;
@@ -42,6 +44,12 @@ export class Peer {
   request(method: string, params: Dict): Promise<Dict> {
     const id = this.nextId;
     this.nextId += 1;
+    const frame = encode({ id, method, params });
+    if (frame.length > FRAME_LIMIT) {
+      // The server would refuse it without being able to say which request that was.
+      const size = `${String(frame.length)} characters, more than the ${String(FRAME_LIMIT)} a server takes`;
+      return Promise.reject(new RpcError(-32600, `This message has ${size}. Put it in a file and name the file.`, null));
+    }
     return new Promise((resolve, reject) => {
       this.waiting.set(String(id), {
         resolve: (result) => {
@@ -49,7 +57,7 @@ export class Peer {
         },
         reject,
       });
-      this.write({ id, method, params });
+      this.send(frame);
     });
   }
 
@@ -97,8 +105,15 @@ export class Peer {
   }
 
   private write(message: Dict): void {
-    this.send(JSON.stringify({ jsonrpc: "2.0", ...message }));
+    this.send(encode(message));
   }
+}
+
+/** A message as a frame. Half characters, which no server reads, are replaced. */
+function encode(message: Dict): string {
+  const whole = (_: string, value: unknown): unknown =>
+    typeof value === "string" ? value.replace(/\p{Surrogate}/gu, "\uFFFD") : value;
+  return JSON.stringify({ jsonrpc: "2.0", ...message }, whole);
 }
 
 function parse(frame: string): Dict | null {
