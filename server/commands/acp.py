@@ -31,13 +31,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    with a_server(places.caller(), session_options.server_flags(arguments)) as host:
-        socket = _connect(host)
-        bridge = _Bridge(socket)
-        try:
-            return bridge.run()
-        finally:
-            socket.close()
+    flags = session_options.server_flags(arguments)
+    with a_server(places.caller(), flags) as host, _connect(host) as socket:
+        return _Bridge(socket).run()
 
 
 def _connect(host: Host) -> ClientConnection:

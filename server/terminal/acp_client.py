@@ -10,6 +10,7 @@ import json
 import queue
 import threading
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
@@ -75,7 +76,7 @@ class AcpClient:
     def connect(self) -> None:
         """Open the connection and say hello. Raises `CommandFailed` when the server will not have us."""
         try:
-            self._socket = connect(
+            opening = connect(
                 self.host.socket,
                 additional_headers={"Authorization": f"Bearer {self.host.token}"},
                 max_size=FRAME_BYTES,
@@ -84,6 +85,8 @@ class AcpClient:
                 open_timeout=20,
                 close_timeout=2,
             )
+            # Entered here and left in `close`: it outlives this call.
+            self._socket = ExitStack().enter_context(opening)
         except InvalidStatus as refusal:
             status = refusal.response.status_code
             if status == 401:
@@ -173,7 +176,7 @@ class AcpClient:
             for data in socket:
                 self._take(json.loads(data))
             reason = "the server closed the connection"
-        except ConnectionClosed as error:
+        except (ConnectionClosed, CommandFailed) as error:  # while reading, or while answering a heartbeat
             reason = str(error)
         except ValueError as error:
             reason = f"the server sent something that is not JSON ({error})"

@@ -23,7 +23,8 @@ async def serve(tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
 
 async def test_a_first_session_suits_a_window_that_only_the_endpoint_knows(tmp_path: Path) -> None:
     with ScriptedModel([{"text": "hi", "usage": {"prompt_tokens": 300}}, "again"], window=4000) as model:
-        server = InProcess(tmp_path, model_url=model.base_url, **{"agent.model": "small"})
+        flags: dict[str, Any] = {"agent.model": "small"}
+        server = InProcess(tmp_path, model_url=model.base_url, **flags)
         small = ModelSettings(provider="openai", model="scripted", base_url=model.base_url)
         server.settings = server.settings.model_copy(update={"models": {"small": small}})
         async with server, server.client() as client:
