@@ -227,7 +227,7 @@ export class Client {
   }
 
   private async deliver(id: string): Promise<void> {
-    const message = this.current === null ? undefined : this.outbox.of(this.current).find((one) => one.id === id);
+    const message = this.outbox.get(id);
     const peer = this.connection.peer;
     if (message === undefined || peer === null) return;
     const { sessionId } = message;
@@ -242,7 +242,7 @@ export class Client {
     } catch (error) {
       // A broken connection says nothing of the message: it is sent again when the session is attached.
       if (error instanceof Disconnected) return;
-      if (this.outbox.of(sessionId).some((one) => one.id === id)) this.outbox.failed(id, words(error));
+      this.outbox.failed(id, words(error));
     }
     this.changed();
   }

@@ -21,6 +21,7 @@ test("messages wait in order until the log has them", () => {
   for (const id of ["a", "b"]) outbox.add(message(id));
   outbox.add(message("c", "other"));
   assert.deepEqual(outbox.of("s").map(({ id }) => id), ["a", "b"]);
+  assert.equal(outbox.get("c")?.sessionId, "other");
   assert.equal(outbox.remove("a")?.text, "text of a");
   assert.equal(outbox.remove("a"), undefined);
   assert.deepEqual(outbox.of("s").map(({ id }) => id), ["b"]);

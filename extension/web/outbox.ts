@@ -34,13 +34,17 @@ export class Outbox {
     return this.messages.filter((message) => message.sessionId === sessionId);
   }
 
+  get(id: string): Outgoing | undefined {
+    return this.messages.find((message) => message.id === id);
+  }
+
   failed(id: string, error: string): void {
     for (const message of this.messages) if (message.id === id) message.error = error;
     this.save();
   }
 
   remove(id: string): Outgoing | undefined {
-    const found = this.messages.find((message) => message.id === id);
+    const found = this.get(id);
     this.messages = this.messages.filter((message) => message !== found);
     if (found !== undefined) this.save();
     return found;
