@@ -96,7 +96,7 @@ class _Gatekeeper:
             return
         if (why := self.gate.refuse(scope["headers"])) is not None:
             self.metrics.refused.labels("403").inc()
-            await JSONResponse({"error": why}, 403)(scope, receive, send)
+            await JSONResponse({"detail": why}, 403)(scope, receive, send)
             return
         if scope["type"] == "websocket":
             await self.app(scope, receive, send)

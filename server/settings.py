@@ -44,7 +44,7 @@ class AgentSettings(Table):
     model: str | None = Field(default=None, description="model to use; none = the first that is found")
     mode: Mode = Field(
         default="ask",
-        description="plan: read only; ask: approve each change; auto: edit and run confined; full: no questions",
+        description="plan: read only; ask: approve each change; auto: edit, run confined; full: no questions",
     )
     max_steps: int = Field(default=200, ge=1, le=100_000, description="model calls in one turn")
     summarize_at: float = Field(

@@ -32,7 +32,7 @@ class Endpoint:
         if user is None:
             self.hub.metrics.refused.labels("401").inc()
             message = "a token is needed: send Authorization: Bearer T, or the subprotocols acp.v1, bearer.T"
-            await JSONResponse({"error": message}, 401, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
+            await JSONResponse({"detail": message}, 401, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
             return
         await receive()  # websocket.connect
         subprotocol = SUBPROTOCOL if SUBPROTOCOL in offered else None
@@ -80,7 +80,7 @@ async def _close(send: Send, code: int, reason: str) -> None:
 
 async def upgrade_required(scope: Scope, receive: Receive, send: Send) -> None:
     """Plain HTTP at the WebSocket's path."""
-    answer = JSONResponse({"error": "this is a WebSocket: connect with ws:// and a token"}, 426)
+    answer = JSONResponse({"detail": "this is a WebSocket: connect with ws:// and a token"}, 426)
     answer.headers["Upgrade"] = "websocket"
     await answer(scope, receive, send)
 

@@ -19,7 +19,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from websockets.sync.client import ClientConnection, connect
 
 from server.failure import CommandFailed, Usage
-from server.terminal.host import Host
+from server.terminal.host import Host, detail_of
 from server.wire import to_json
 
 BOUND = 8192
@@ -93,8 +93,9 @@ class AcpClient:
                 raise Usage(
                     f"the server at {self.host.url} does not accept the token; check ETUDE_TOKEN"
                 ) from refusal
+            why = detail_of(refusal.response.body) or "it gave no reason"
             raise CommandFailed(
-                f"the server at {self.host.url} refused the connection with status {status}"
+                f"the server at {self.host.url} refused the connection ({status}): {why}"
             ) from refusal
         except (OSError, InvalidHandshake) as error:
             raise CommandFailed(

@@ -69,11 +69,16 @@ _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def _reason(error: urllib.error.HTTPError) -> str:
+    return f"{error.code} {detail_of(error.read()) or error.reason}"
+
+
+def detail_of(body: bytes | bytearray | None) -> str:
+    """What the server says of a refusal, in its own words; empty where it says nothing."""
     try:
-        detail = json.loads(error.read()).get("detail")
-    except (ValueError, AttributeError, OSError):
-        detail = None
-    return f"{error.code} {detail or error.reason}"
+        detail = json.loads(body or b"{}").get("detail")
+    except (ValueError, AttributeError):
+        return ""
+    return str(detail or "")
 
 
 def running() -> Host | None:

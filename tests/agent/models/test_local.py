@@ -213,9 +213,10 @@ async def test_any_folder_may_be_the_model(other: LocalModel, tiny: Path) -> Non
 
 
 async def test_a_closed_model_opens_again(other: LocalModel) -> None:
-    await ask(other, [user("One")])
+    _, before = await ask(other, [user("One")], temperature=0)
     await other.close()
-    await ask(other, [user("One")])
+    _, after = await ask(other, [user("One")], temperature=0)
+    assert after.text == before.text
 
 
 def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:

@@ -2,11 +2,30 @@
 
 import json
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
+import pytest
+from websockets.http11 import Response
 from websockets.sync.server import ServerConnection, serve
 
+from server.failure import CommandFailed
 from server.terminal.acp_client import AcpClient, Closed
 from server.terminal.host import Host
+
+
+@contextmanager
+def serving(handle: Callable[[ServerConnection], None], **options: Any) -> Iterator[AcpClient]:
+    """A client of a server that does just this."""
+    with serve(handle, "127.0.0.1", 0, **options) as server:
+        running = threading.Thread(target=server.serve_forever)
+        running.start()
+        try:
+            yield AcpClient(Host(f"http://127.0.0.1:{server.socket.getsockname()[1]}", "token"))
+        finally:
+            server.shutdown()
+            running.join()
 
 
 def test_an_end_while_heartbeats_are_answered_is_told() -> None:
@@ -17,14 +36,16 @@ def test_an_end_while_heartbeats_are_answered_is_told() -> None:
             socket.send(json.dumps({"jsonrpc": "2.0", "method": "_etude/heartbeat", "params": {}}))
         socket.close(1001)
 
-    with serve(handle, "127.0.0.1", 0) as server:
-        running = threading.Thread(target=server.serve_forever)
-        running.start()
-        try:
-            client = AcpClient(Host(f"http://127.0.0.1:{server.socket.getsockname()[1]}", "token"))
-            client.connect()
-            assert isinstance(client.receive(10), Closed)
-            client.close()
-        finally:
-            server.shutdown()
-            running.join()
+    with serving(handle) as client:
+        client.connect()
+        assert isinstance(client.receive(10), Closed)
+        client.close()
+
+
+def test_a_refusal_is_given_in_the_servers_words() -> None:
+    def refuse(socket: ServerConnection, request: object) -> Response:
+        return socket.respond(403, json.dumps({"detail": "unknown host: add it to server.allowed_hosts"}))
+
+    refused = pytest.raises(CommandFailed, match=r"\(403\): unknown host: add it")
+    with serving(lambda socket: None, process_request=refuse) as client, refused:
+        client.connect()
