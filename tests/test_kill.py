@@ -126,10 +126,10 @@ async def check(
     server: Served, session: str, seqs: set[int], ends: dict[str, int], dice: random.Random
 ) -> str:
     """The session after a restart; returns how its broken turn ended."""
-    async with server.client() as client:
-        listed = await client.call("session/list")
+    async with server.client() as first, server.client() as second:
+        listed = await first.call("session/list")
         assert session in [item["sessionId"] for item in listed["sessions"]]
-        await client.call("session/resume", sessionId=session, cwd=str(server.workspace), mcpServers=[])
+        await first.call("session/resume", sessionId=session, cwd=str(server.workspace), mcpServers=[])
         events = server.events(session)
         stored = [event["seq"] for event in events]
         assert stored == list(range(1, len(stored) + 1))
@@ -143,13 +143,12 @@ async def check(
             ]
             assert max((piece["offset"] + len(piece["text"]) for piece in pieces), default=0) >= end
         after = dice.randint(0, len(stored))
-        client.frames.clear()
-        await client.call("_etude/attach", sessionId=session, afterSeq=after)
-        answer = await client.prompt(session, "go on")
+        await second.call("_etude/attach", sessionId=session, afterSeq=after)
+        answer = await first.prompt(session, "go on")
         assert answer["stopReason"] == "end_turn"
         events = server.events(session)
-        await client.until(lambda c: events[-1]["seq"] in acknowledged(c)[0])
-        told, _ = acknowledged(client)
+        await second.until(lambda client: events[-1]["seq"] in acknowledged(client)[0])
+        told, _ = acknowledged(second)
         assert told == set(range(after + 1, events[-1]["seq"] + 1))
     reasons = [event["data"]["reason"] for event in events if event["type"] == "turn.ended"]
     assert reasons[-1] == "end_turn"
