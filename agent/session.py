@@ -178,10 +178,11 @@ class Session:
     async def close(self) -> None:
         """Cancel a running turn, wait for its end to be stored, end the workspace's processes."""
         self.cancel()
-        if self.task is not None:
-            with suppress(asyncio.CancelledError, LogError):
-                await self.task
-        await self.workspace.close()
+        try:
+            if self.task is not None:
+                await asyncio.wait([self.task])  # what became of it is for whoever ran the turn
+        finally:
+            await self.workspace.close()
 
     def _stored(self, future: "asyncio.Future[Event]") -> None:
         self._pending.discard(future)
