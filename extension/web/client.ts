@@ -26,6 +26,8 @@ export class Client {
   /** Sessions whose past is on its way, and the `seq` it ends with. */
   private readonly catchingUp = new Map<string, number>();
   private readonly connection: Connection;
+  /** How often another session was chosen: what takes a while must not lead a person back. */
+  private visits = 0;
   private gapTimer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
@@ -77,6 +79,7 @@ export class Client {
 
   /** Show a session; null shows the page for a new one. */
   async show(sessionId: string | null): Promise<void> {
+    this.visits += 1;
     this.current = sessionId;
     this.trouble = "";
     this.loading = sessionId !== null && this.catchingUp.has(sessionId);
@@ -86,15 +89,16 @@ export class Client {
 
   /** A new session in a folder, with a mode and model other than the server's own where they are given. */
   async create(cwd: string, mode: string | null, model: string | null): Promise<string> {
+    const visit = this.visits;
     const peer = await this.connection.online();
     const answer = await peer.request("session/new", { cwd, mcpServers: [] });
     const sessionId = text(answer["sessionId"]);
     const state = this.remember(sessionId);
     state.options.set(0, list(answer["configOptions"]));
     state.mode.set(0, text(dict(answer["modes"])["currentModeId"]));
-    await this.show(sessionId);
-    if (mode !== null && mode !== state.mode.value) await this.setMode(mode);
-    if (model !== null) await this.setModel(model);
+    await (visit === this.visits ? this.show(sessionId) : this.attach(sessionId));
+    if (mode !== null && mode !== state.mode.value) await this.setMode(mode, sessionId);
+    if (model !== null) await this.setModel(model, sessionId);
     void this.refresh();
     return sessionId;
   }
@@ -120,10 +124,9 @@ export class Client {
 
   // ---- turns
 
-  /** Send a message: to the running turn (`steer`), else as the next prompt. */
-  send(content: string, steer: boolean): void {
-    if (this.current === null) return;
-    const message = { id: randomId(), sessionId: this.current, text: content, steer, error: "" };
+  /** Send a message to a session: into its running turn (`steer`), else as the next prompt. */
+  send(sessionId: string, content: string, steer: boolean): void {
+    const message = { id: randomId(), sessionId, text: content, steer, error: "" };
     this.outbox.add(message);
     this.changed();
     if (this.attached.has(message.sessionId)) void this.deliver(message.id);
@@ -147,16 +150,16 @@ export class Client {
     if (this.current !== null) this.connection.peer?.notify("session/cancel", { sessionId: this.current });
   }
 
-  async setMode(modeId: string): Promise<void> {
-    const sessionId = this.current;
+  async setMode(modeId: string, sessionId = this.current): Promise<void> {
     if (sessionId !== null) await (await this.connection.online()).request("session/set_mode", { sessionId, modeId });
   }
 
-  async setModel(value: string): Promise<void> {
-    if (this.current === null) return;
-    const params = { sessionId: this.current, configId: "model", value };
+  async setModel(value: string, sessionId = this.current): Promise<void> {
+    if (sessionId === null) return;
+    const params = { sessionId, configId: "model", value };
     const answer = await (await this.connection.online()).request("session/set_config_option", params);
-    this.state?.options.set(this.state.options.at, list(answer["configOptions"]));
+    const options = this.states.get(sessionId)?.options;
+    options?.set(options.at, list(answer["configOptions"]));
     this.changed();
   }
 

@@ -127,18 +127,19 @@ export class Page {
 
   private async send(content: string, steer: boolean): Promise<void> {
     this.say("");
-    if (this.client.current === null) {
-      const { mode, model } = this.draft;
-      const made = await this.attempt(async () => {
-        this.place.address.write(await this.client.create(this.workspace, mode, model));
-      });
-      if (!made) {
-        this.composer.write(content);
-        return;
-      }
-    }
-    this.client.send(content, steer);
-    this.transcript.follow();
+    // The person may be elsewhere by the time the session is made; the message is for it all the same.
+    const sent = await this.attempt(async () => {
+      const sessionId = this.client.current ?? (await this.begin());
+      this.client.send(sessionId, content, steer);
+      if (this.client.current === sessionId) this.transcript.follow();
+    });
+    if (!sent) this.composer.write(content);
+  }
+
+  private async begin(): Promise<string> {
+    const sessionId = await this.client.create(this.workspace, this.draft.mode, this.draft.model);
+    if (this.client.current === sessionId) this.place.address.write(sessionId);
+    return sessionId;
   }
 
   private async setMode(mode: string): Promise<void> {

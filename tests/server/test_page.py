@@ -341,6 +341,16 @@ def test_without_a_token_the_page_says_what_to_do(browser: Browser, serve: Serve
     chat.close()
 
 
+def test_a_message_is_sent_though_the_person_moves_on_at_once(opened: Open, serve: Serve) -> None:
+    server, _ = serve([Turn(text="Done.")])
+    chat = opened(server)
+    for words in ("The first request", "The second request"):
+        chat.send(words)
+        chat.page.keyboard.press("Alt+n")
+    for words in ("The first request", "The second request"):
+        expect(chat.page.locator(".session-title", has_text=words)).to_have_count(1)
+
+
 def test_the_picture_of_the_readme(opened: Open, serve: Serve, tmp_path: Path) -> None:
     turns = [
         Turn(

@@ -114,7 +114,7 @@ class ChatPage:
 
     def wait_for_end(self, turns: int = 1) -> None:
         """Until so many turns have ended and everything of them is drawn."""
-        ends = self.page.locator('.item.notice[data-id^="notice:"]')
+        ends = self.page.locator('.transcript:not([hidden]) .item.notice[data-id^="notice:"]')
         expect(ends).to_have_count(turns)
         expect(self.page.locator(".round.stop")).to_be_hidden()
 
