@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
 from server.failure import CommandFailed, Usage
@@ -97,7 +97,7 @@ class AcpClient:
             raise CommandFailed(
                 f"the server at {self.host.url} refused the connection ({status}): {why}"
             ) from refusal
-        except (OSError, InvalidHandshake) as error:
+        except (OSError, WebSocketException) as error:  # a server that is only just coming up closes, too
             raise CommandFailed(
                 f"no connection to the server at {self.host.url} ({error}); does it run?"
             ) from error

@@ -1,6 +1,8 @@
 """The terminal's connection: however it ends, whoever reads the inbox is told."""
 
 import json
+import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -49,3 +51,25 @@ def test_a_refusal_is_given_in_the_servers_words() -> None:
     refused = pytest.raises(CommandFailed, match=r"\(403\): unknown host: add it")
     with serving(lambda socket: None, process_request=refuse) as client, refused:
         client.connect()
+
+
+@pytest.mark.parametrize("read_first", [0, 1, 4096])
+def test_a_server_that_is_only_just_coming_up_is_no_defect(read_first: int) -> None:
+    """It accepts, and is gone before or amid the handshake: that is a failure to try again after."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def accept() -> None:
+            for _ in range(20):
+                connection, _ = listener.accept()
+                if read_first:
+                    connection.recv(read_first)
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                connection.close()
+
+        accepting = threading.Thread(target=accept, daemon=True)
+        accepting.start()
+        client = AcpClient(Host(f"http://127.0.0.1:{listener.getsockname()[1]}", "token"))
+        for _ in range(20):
+            with pytest.raises(CommandFailed, match="no connection to the server"):
+                client.connect()
+        accepting.join(10)
