@@ -151,7 +151,6 @@ def test_the_page_survives_a_killed_server(opened: Open, serve: Serve) -> None:
     stored = "".join(e["data"]["text"] for e in server.events(chat.session) if e["type"] == "text")
     assert "Sentence number 9 " in stored
     assert chat.transcript() == opened(server, chat.session).transcript_at_end(chat)
-    # A refused connection is what the console is expected to complain about here.
     # A browser reports what a dead server does to its requests: refused, or cut while it died.
     chat.problems = [text for text in chat.problems if "net::ERR_CONNECTION_" not in text]
 
