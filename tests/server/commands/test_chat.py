@@ -168,8 +168,11 @@ def test_ctrl_c_stops_the_turn_and_not_the_session(workspace: Path, tmp_path: Pa
         terminal.expect("Here again.")
         terminal.expect("› ")
         assert model.requests[-1]["messages"][1]["content"].startswith("count")
+        time.sleep(0.2)  # no person presses a key in the instant between the prompt and the wait for keys
         terminal.interrupt()
         terminal.expect("again to leave")
+        terminal.expect("› ")
+        time.sleep(0.2)
         terminal.interrupt()
         assert terminal.wait() == 130
     assert servers(tmp_path / "data") == []
