@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ def keep(name: str, seed: int, **figures: Any) -> None:
         ["git", "rev-parse", "HEAD"], cwd=ROOT, check=True, capture_output=True, text=True
     ).stdout.strip()
     record = {
-        "command": "make test-long",
+        "command": " ".join([*_settings(), "pytest", *sys.argv[1:]]),
         "commit": commit,
         "seed": seed,
         "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}",
@@ -29,3 +30,8 @@ def keep(name: str, seed: int, **figures: Any) -> None:
     place = ROOT / folder
     place.mkdir(parents=True, exist_ok=True)
     (place / f"{name}.json").write_text(json.dumps(record, indent=2) + "\n")
+
+
+def _settings() -> list[str]:
+    """The variables that shape the long tests, as they were set."""
+    return sorted(f"{key}={value}" for key, value in os.environ.items() if key.startswith("ETUDE_TEST_"))
