@@ -20,7 +20,6 @@ from agent.session import Session
 from agent.step import generate
 from agent.workspace_facts import Facts
 from tools.errors import EnvironmentFault
-from tools.registry import schemas
 
 log = logging.getLogger(__name__)
 
@@ -130,7 +129,7 @@ async def _begin(session: Session, turn: int, limit: int) -> None:
         profile=state.profile,
         max_steps=limit,
         system=prompts.system(state.profile, state.mode, state.workspace, instructions) if fresh else None,
-        tools=schemas(state.profile) if fresh else None,
+        tools=session.schemas() if fresh else None,
     )
     await session.record("turn.started", started, turn=turn, step=0)
 
@@ -140,7 +139,7 @@ async def _steps(session: Session, turn: int, facts: Facts, limit: int) -> End:
     for step in range(1, limit + 1):
         generation = await generate(session, turn, step)
         if generation.calls:
-            if may_change(generation):
+            if may_change(session, generation):
                 await facts.record()
             refusal = watch.repetition(generation)
             outcomes = await run_calls(session, generation, turn, step, refuse=refusal)

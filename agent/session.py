@@ -1,8 +1,9 @@
 """One live session: its log and the fold of it, its hands (workspace) and its mind (model)."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from typing import Any
 
 from agent.approval import Ask, deny_headless
 from agent.events import (
@@ -22,7 +23,8 @@ from agent.log import Log, LogError
 from agent.models.client import ModelClient
 from agent.prompt_chain import IdNode, Node
 from agent.state import fold
-from tools.registry import OUTPUT_LIMITS, Profile
+from tools.registry import OUTPUT_LIMITS, Profile, offered, schemas
+from tools.tool import Tool
 from tools.workspace import Workspace
 
 Listener = Callable[[Event | Live], None]
@@ -60,6 +62,8 @@ class Session:
         """The prompt of the last stored generation; the next prompt goes on from it."""
         self.ids: IdNode | None = None
         """The same for its token ids, where the engine gave them."""
+        self.extra: Mapping[str, Tool] = {}
+        """Tools of this session alone (MCP servers'), by the name the model calls them."""
         self._listeners: list[Listener] = []
         self.failure: LogError | None = None
         self._pending: set[asyncio.Future[Event]] = set()
@@ -72,6 +76,15 @@ class Session:
     def running(self) -> bool:
         """Whether a turn of this process is under way."""
         return self.task is not None and not self.task.done()
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        """What the model may call, by name, in the order it is told."""
+        return {**offered(self.state.profile), **self.extra}
+
+    def schemas(self) -> list[dict[str, Any]]:
+        """Function definitions of `tools` for a prompt."""
+        return schemas(self.state.profile, self.extra)
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Be told of everything from now on; returns what stops it."""

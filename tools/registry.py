@@ -1,6 +1,7 @@
 """Which tools there are, and which of them each profile offers."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Final, Literal
 
 from tools.edit import Edit
 from tools.grep import Grep
@@ -9,14 +10,24 @@ from tools.shell import Shell
 from tools.tool import Tool
 
 Profile = Literal["full", "compact"]
-"""`full` describes every tool at length; `compact` fits small models (≤ 500 prompt tokens in all)."""
+"""`full` offers every tool and describes it at length; `compact` fits small models (≤ 500 prompt tokens in
+all)."""
 
 OUTPUT_LIMITS: dict[Profile, int] = {"full": 48 * 1024, "compact": 4_000}
 """Bytes that one result may show."""
 
 TOOLS: dict[str, Tool] = {tool.name: tool for tool in (Read(), Grep(), Edit(), Shell())}
+"""All of them, in the order in which prompts list them."""
+
+COMPACT: Final = frozenset(("read", "grep", "edit", "shell"))
 
 
-def schemas(profile: Profile) -> list[dict[str, object]]:
-    """Function definitions in a fixed order, so that prompts share their prefix."""
-    return [tool.schema(brief=profile == "compact") for tool in TOOLS.values()]
+def offered(profile: Profile) -> dict[str, Tool]:
+    """The tools of a profile, in a fixed order, so that prompts share their prefix."""
+    return {name: tool for name, tool in TOOLS.items() if profile == "full" or name in COMPACT}
+
+
+def schemas(profile: Profile, extra: Mapping[str, Tool] | None = None) -> list[dict[str, Any]]:
+    """Function definitions of the tools of a profile, then of `extra` ones."""
+    tools = [*offered(profile).values(), *(extra or {}).values()]
+    return [tool.schema(brief=profile == "compact") for tool in tools]

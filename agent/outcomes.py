@@ -1,0 +1,84 @@
+"""What a call did, in the log: its edits, then its one result."""
+
+from typing import Literal
+
+from agent.events import BlobRef, Draft, Edit, ToolResultData, draft, now
+from agent.instructions import nested
+from agent.prepared import Prepared, Step
+from tools.diff import unified_diff
+from tools.errors import ToolError
+from tools.result import FileChange, ToolResult
+from tools.workspace import content_hash
+
+TEXT_LIMIT = 200_000
+"""Characters of one result that reach the model, whatever a tool returns."""
+
+Synthetic = Literal["denied", "interrupted", "repeated", "cancelled", "refused"]
+
+
+async def fail(here: Step, prepared: Prepared, error: ToolError, started: int) -> None:
+    await finish(here, prepared, failed(error), started, None)
+
+
+def failed(error: ToolError) -> ToolResult:
+    """A refusal that shows the model a file (a stale edit) counts as having seen it."""
+    data = dict(error.data)
+    seen = data.pop("seen", {})
+    return ToolResult(error.message, seen=seen, data=data, error=error.error_class)
+
+
+async def finish(
+    here: Step, prepared: Prepared, result: ToolResult, started: int, synthetic: Synthetic | None
+) -> None:
+    session, blobs = here.session, {}
+    for change in result.changes:
+        session.submit(_edit(here, prepared.call.id, change))
+    text, data = result.text, dict(result.data)
+    found = nested(session.workspace, prepared.proposal.paths, here.instructed) if not result.error else {}
+    if found:
+        here.instructed.update(found)
+        data["instructions"] = sorted(found)
+        text += "".join(f"\n\n[{name} applies here]\n{content}" for name, content in found.items())
+    if len(text) > TEXT_LIMIT:
+        text = f"{text[:TEXT_LIMIT]}\n[{len(text) - TEXT_LIMIT} more characters left out]"
+    output = None
+    if result.full is not None:
+        output = BlobRef(hash=content_hash(result.full), size=len(result.full))
+        blobs[output.hash] = result.full
+    record = ToolResultData(
+        call_id=prepared.call.id,
+        name=prepared.call.name,
+        text=text.encode("utf-8", "replace").decode("utf-8"),
+        error=result.error,
+        output=output,
+        seen=result.seen,
+        data=data,
+        started=started,
+        ended=now(),
+        synthetic=synthetic,
+    )
+    await session.record("tool.result", record, turn=here.turn, step=here.step, blobs=blobs)
+
+
+def _edit(here: Step, call_id: str, change: FileChange) -> Draft:
+    blobs: dict[str, bytes] = {}
+
+    def reference(data: bytes | None) -> BlobRef | None:
+        if data is None:
+            return None
+        name = content_hash(data)
+        blobs[name] = data
+        return BlobRef(hash=name, size=len(data))
+
+    text, added, removed = unified_diff(change.before, change.after, change.path)
+    record = Edit(
+        call_id=call_id,
+        path=change.path,
+        before=reference(change.before),
+        after=reference(change.after),
+        mode=change.mode,
+        diff=text,
+        added=added,
+        removed=removed,
+    )
+    return draft("edit", record, turn=here.turn, step=here.step, blobs=blobs)

@@ -1,0 +1,36 @@
+"""A tool call on its way: what is known of it before it runs, and the step it belongs to."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from agent.events import Call, Generation
+from agent.session import Session
+from tools.errors import ToolError
+from tools.result import Proposal
+from tools.tool import Arguments, Tool
+
+Parse = Literal["ok", "malformed", "unknown_tool", "invalid"]
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A call after the checks that need no approval. `refusal` is set where it cannot run at all."""
+
+    call: Call
+    tool: Tool | None = None
+    arguments: Arguments | None = None
+    proposal: Proposal = field(default_factory=lambda: Proposal(title=""))
+    parse: Parse = "ok"
+    refusal: ToolError | None = None
+
+
+@dataclass(slots=True)
+class Step:
+    """What the calls of one step share."""
+
+    session: Session
+    generation: Generation
+    turn: int
+    step: int
+    group: int = 0
+    instructed: set[str] = field(default_factory=set)
