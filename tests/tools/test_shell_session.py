@@ -173,6 +173,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.case("agent-29")
 @pytest.mark.parametrize("tier", ["bubblewrap", "none"])
 async def test_nothing_outlives_a_killed_server(tmp_path: Path, tier: str) -> None:
     mark = f"sleep 86400.{os.getpid()}{len(tier)}"

@@ -1,6 +1,7 @@
 """Starts one sandbox: gathers what the tier needs, spawns it, waits until it is there."""
 
 import asyncio
+import functools
 import json
 import logging
 import os
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from tools.errors import EnvironmentFault
-from tools.sandbox import bubblewrap, cgroups, mapped, runtime, scripts, unconfined
+from tools.sandbox import bubblewrap, cgroups, leftovers, mapped, runtime, scripts, unconfined
 from tools.sandbox.git_guard import GitGuard, guard
 from tools.sandbox.policy import SandboxPolicy, SandboxUnavailable, Tier
 from tools.sandbox.seccomp import UnknownMachine, program
@@ -156,7 +157,8 @@ async def _spawn(
     inside = bubblewrap.INSIDE if tier == "bubblewrap" else str(run)
     pids = policy.pids if tier == "bubblewrap" else None
     _write_scripts(run, inside, (control_theirs, status_theirs, runner_theirs), pids)
-    supervisor = ["/usr/bin/env", "bash", "--noprofile", "--norc", f"{inside}/supervisor.sh"]
+    script = f"{inside}/supervisor.sh"
+    supervisor = ["/usr/bin/env", "bash", "--noprofile", "--norc", script, run.name]
     uid = os.getuid()
     block: int | None = None
     environment: dict[str, str] = {"PATH": "/usr/bin:/bin"}
@@ -193,6 +195,7 @@ async def _spawn(
         environment = bubblewrap.environment(policy, toolchains, identity, private_tmp=False)
         environment["PATH"] = os.environ.get("PATH", environment["PATH"])
         command = [sys.executable, "-I", "-S", unconfined.__file__, str(os.getpid()), *supervisor]
+    _watch()
     try:
         # Not asyncio's: its watcher would own the child, and the fork must happen on this very thread.
         process = subprocess.Popen(  # noqa: ASYNC220
@@ -221,6 +224,7 @@ async def _spawn(
     except BaseException:
         process.kill()
         await asyncio.to_thread(process.wait)
+        await asyncio.to_thread(leftovers.sweep, run.name)
         raise
     for descriptor in (info, *([block] if block is not None else [])):
         os.close(descriptor)
@@ -229,6 +233,12 @@ async def _spawn(
         tier=tier, process=process, init=init, run=run, inside=inside, control=control, runner=runner,
         status=status, errors=errors, guard=held, group=group, uid=uid,
     )  # fmt: skip
+
+
+@functools.cache
+def _watch() -> None:
+    """Once per process: what ends a half-started sandbox when this server is killed."""
+    leftovers.watch()
 
 
 def _write_scripts(run: Path, inside: str, theirs: tuple[int, int, int], pids: int | None) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools.errors import EnvironmentFault
-from tools.sandbox import cgroups, runtime
+from tools.sandbox import cgroups, leftovers, runtime
 from tools.sandbox.policy import SandboxPolicy, SandboxUnavailable, Tier
 from tools.sandbox.sandbox import Sandbox
 
@@ -47,6 +47,7 @@ async def probed() -> SandboxReport:
 def _probe() -> SandboxReport:
     if sys.platform != "linux":
         return SandboxReport("none", f"There is no confinement on {sys.platform}.", "Run on Linux.", ())
+    leftovers.sweep()
     runtime.sweep()
     cgroups.sweep()
     try:

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from tools.errors import EnvironmentFault
-from tools.sandbox.processes import identify
+from tools.sandbox import leftovers
 
 
 def _base() -> Path:
@@ -30,9 +30,7 @@ def _base() -> Path:
 
 def create() -> Path:
     """A new folder whose name tells which process it belongs to."""
-    process = identify(os.getpid())
-    started = process.started if process else 0
-    path = _base() / f"{os.getpid()}-{started}-{secrets.token_hex(4)}"
+    path = _base() / f"{leftovers.owner()}-{secrets.token_hex(4)}"
     path.mkdir(mode=0o755)
     path.chmod(0o755)
     (path / "out").mkdir()
@@ -41,15 +39,15 @@ def create() -> Path:
 
 
 def sweep() -> int:
-    """Remove the folders of processes that were killed; returns how many."""
+    """Remove the folders of processes of this pid namespace that were killed; returns how many."""
     removed = 0
+    mine = str(os.stat("/proc/self/ns/pid").st_ino)
     for path in _base().iterdir():
-        pid, _, rest = path.name.partition("-")
-        started = rest.partition("-")[0]
-        if not (pid.isdigit() and started.isdigit()):
+        identity, _, _ = path.name.rpartition("-")
+        parts = identity.split("-")
+        if len(parts) != 3 or not all(map(str.isdigit, parts)) or parts[0] != mine:
             continue
-        process = identify(int(pid))
-        if process is None or process.started != int(started):
+        if leftovers.owner(int(parts[1])) != identity:
             shutil.rmtree(path, ignore_errors=True)
             removed += 1
     return removed
