@@ -2,7 +2,6 @@
 
 import errno
 import os
-import secrets
 import stat as modes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,14 +11,13 @@ from typing import Final, Literal
 
 from tools.confinement import Place, locate, workspace_path
 from tools.errors import EnvironmentFault, InvalidArguments, ToolError
+from tools.staging import READ, Changed, exists, holds, like, named, own, publish, remove, sync, written
 
 MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 """The largest file that is read whole or edited."""
 
 Kind = Literal["file", "directory", "fifo", "socket", "device"]
 
-_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_TEMPORARY: Final = getattr(os, "O_TMPFILE", 0)
 _NO_SPACE: Final = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk quota is used up",
@@ -29,10 +27,6 @@ _NO_SPACE: Final = {
 
 class NotFound(InvalidArguments):
     """There is no such file."""
-
-
-class Changed(ToolError):
-    """The file is no longer the one that was read; nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +66,7 @@ def open_file(root: Path, path: str) -> Iterator[tuple[int, Entry]]:
         with locate(root, path) as place:
             entry = _entry(place)
             _require_file(entry)
-            descriptor = os.open(place.name, _READ, dir_fd=place.directory)
+            descriptor = os.open(place.name, READ, dir_fd=place.directory)
         try:
             opened = os.fstat(descriptor)
             entry = _described(entry.path, opened)
@@ -151,20 +145,20 @@ def replace(
                 f"{entry.path} is read-only for this account (mode {entry.mode:04o}), or its file system is. "
                 "Ask the user to make it writable."
             )
-        with _written(place, data, 0o600) as (descriptor, name):
-            _like(place, descriptor, old, mode)
+        with written(place, data, 0o600) as (descriptor, name):
+            like(place, descriptor, old, mode)
             os.fsync(descriptor)
-            name = name or _named(place, descriptor)
+            name = name or named(place, descriptor)
             try:
                 if before_commit is not None:
                     before_commit()
-                if expected is not None and not _holds(place, expected):
+                if expected is not None and not holds(place, expected):
                     raise Changed(f"{entry.path} changed while it was being edited. Read it and try again.")
                 os.replace(name, place.name, src_dir_fd=place.directory, dst_dir_fd=place.directory)
             except BaseException:
-                _remove(place, name)
+                remove(place, name)
                 raise
-            _sync(place)
+            sync(place)
             return _described(entry.path, os.fstat(descriptor))
 
 
@@ -182,23 +176,23 @@ def create(
         Changed: something is there already.
         InvalidArguments, OutsideWorkspace, EnvironmentFault: nothing was written.
     """
-    made = _make_parents(root, path)
+    made = make_parents(root, path)
     try:
         with explained(path, writing=True), locate(root, path) as place:
-            if _exists(place):
+            if exists(place):
                 raise Changed(f"{place.path} exists already.")
-            with _written(place, data, 0o666) as (descriptor, name):
-                _own(root, descriptor)
+            with written(place, data, 0o666) as (descriptor, name):
+                own(root, descriptor)
                 if mode is not None:
                     os.fchmod(descriptor, mode)
                 os.fsync(descriptor)
                 if before_commit is not None:
                     before_commit()
-                _publish(place, descriptor, name)
-                _sync(place)
+                publish(place, descriptor, name)
+                sync(place)
                 return _described(place.path, os.fstat(descriptor))
     except BaseException:
-        _remove_empty(root, made)
+        remove_empty(root, made)
         raise
 
 
@@ -258,27 +252,6 @@ def _described(path: str, found: os.stat_result) -> Entry:
     )
 
 
-def _exists(place: Place) -> bool:
-    try:
-        os.stat(place.name, dir_fd=place.directory, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True
-
-
-def _holds(place: Place, expected: bytes) -> bool:
-    descriptor = os.open(place.name, _READ, dir_fd=place.directory)
-    try:
-        seen = memoryview(expected)
-        while piece := os.read(descriptor, 1 << 20):
-            if piece != seen[: len(piece)]:
-                return False
-            seen = seen[len(piece) :]
-        return not seen
-    finally:
-        os.close(descriptor)
-
-
 def _require_file(entry: Entry) -> None:
     if entry.kind == "directory":
         raise InvalidArguments(f"{entry.path} is a directory, not a file.")
@@ -286,124 +259,7 @@ def _require_file(entry: Entry) -> None:
         raise InvalidArguments(f"{entry.path} is a {entry.kind}, not a regular file; it is never opened.")
 
 
-@contextmanager
-def _written(place: Place, data: bytes, mode: int) -> Iterator[tuple[int, str | None]]:
-    """A file holding `data` in the place's directory: without a name where the system can, else named."""
-    flags = os.O_WRONLY | os.O_CLOEXEC
-    name = None
-    try:
-        if not _TEMPORARY or not os.path.exists("/proc/self/fd"):
-            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
-        descriptor = os.open(".", flags | _TEMPORARY, mode, dir_fd=place.directory)
-    except OSError as error:
-        if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT):
-            raise
-        name = _temporary_name()
-        descriptor = os.open(
-            name, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode, dir_fd=place.directory
-        )
-    try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(descriptor, view) :]
-        yield descriptor, name
-    except BaseException:
-        if name is not None:
-            _remove(place, name)
-        raise
-    finally:
-        os.close(descriptor)
-
-
-def _temporary_name() -> str:
-    return f".etude-{secrets.token_hex(8)}.tmp"
-
-
-def _named(place: Place, descriptor: int) -> str:
-    name = _temporary_name()
-    os.link(f"/proc/self/fd/{descriptor}", name, dst_dir_fd=place.directory)
-    return name
-
-
-def _publish(place: Place, descriptor: int, name: str | None) -> None:
-    """Give a new file its name unless somebody has taken it."""
-    try:
-        if name is None:
-            os.link(f"/proc/self/fd/{descriptor}", place.name, dst_dir_fd=place.directory)
-        else:
-            os.link(name, place.name, src_dir_fd=place.directory, dst_dir_fd=place.directory)
-            _remove(place, name)
-    except FileExistsError as error:
-        raise Changed(f"{place.path} was made by somebody else meanwhile.") from error
-    except OSError as error:
-        # File systems without hard links (FAT, some network shares) can only rename.
-        if name is None or error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS):
-            raise
-        if _exists(place):
-            raise Changed(f"{place.path} was made by somebody else meanwhile.") from error
-        os.rename(name, place.name, src_dir_fd=place.directory, dst_dir_fd=place.directory)
-
-
-def _remove(place: Place, name: str) -> None:
-    try:
-        os.unlink(name, dir_fd=place.directory)
-    except FileNotFoundError:
-        return
-
-
-def _like(place: Place, descriptor: int, old: os.stat_result, mode: int | None) -> None:
-    """Owner, bits and attributes of the old file. Without the right to give it away it becomes ours."""
-    made = os.fstat(descriptor)
-    bits = modes.S_IMODE(old.st_mode) if mode is None else mode
-    for owner, group in ((old.st_uid, old.st_gid), (-1, old.st_gid)):
-        if (made.st_uid, made.st_gid) == (old.st_uid, old.st_gid):
-            break
-        try:
-            os.fchown(descriptor, owner, group)
-            break
-        except PermissionError:
-            # A file that changes hands must not keep the power to run as its owner.
-            bits &= ~(modes.S_ISUID | modes.S_ISGID)
-    if hasattr(os, "listxattr"):
-        _copy_attributes(place, descriptor)
-    os.fchmod(descriptor, bits)
-
-
-def _copy_attributes(place: Place, descriptor: int) -> None:
-    try:
-        source = os.open(place.name, _READ, dir_fd=place.directory)
-    except PermissionError:
-        return
-    try:
-        for attribute in os.listxattr(source):
-            os.setxattr(descriptor, attribute, os.getxattr(source, attribute))
-    except OSError as error:
-        # Attributes are kept where the file system and our rights allow it; they never stop an edit.
-        if error.errno not in (errno.EOPNOTSUPP, errno.EPERM, errno.EACCES, errno.ENODATA):
-            raise
-    finally:
-        os.close(source)
-
-
-def _own(root: Path, descriptor: int) -> None:
-    """A root server leaves new files to the workspace's owner."""
-    if os.geteuid() == 0:
-        home = os.stat(root)
-        os.fchown(descriptor, home.st_uid, home.st_gid)
-
-
-def _sync(place: Place) -> None:
-    try:
-        directory = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=place.directory)
-    except PermissionError:
-        return  # a folder that may be written but not listed cannot be synced
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
-
-
-def _make_parents(root: Path, path: str) -> list[str]:
+def make_parents(root: Path, path: str) -> list[str]:
     """Make the missing folders above `path`; the canonical paths of those made, outermost first."""
     made: list[str] = []
     parts = workspace_path(root, path).split("/")[:-1]
@@ -421,17 +277,17 @@ def _make_parents(root: Path, path: str) -> list[str]:
                     place.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=place.directory
                 )
                 try:
-                    _own(root, folder)
+                    own(root, folder)
                 finally:
                     os.close(folder)
-                _sync(place)
+                sync(place)
     except BaseException:
-        _remove_empty(root, made)
+        remove_empty(root, made)
         raise
     return made
 
 
-def _remove_empty(root: Path, made: list[str]) -> None:
+def remove_empty(root: Path, made: list[str]) -> None:
     for path in reversed(made):
         try:
             with locate(root, path) as place:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import confinement, files
+from tools import confinement, files, staging
 from tools.confinement import locate, workspace_path
 from tools.errors import EnvironmentFault, InvalidArguments, OutsideWorkspace, ToolError
 
@@ -233,7 +233,7 @@ def test_a_full_disk_leaves_the_file_and_nothing_else(
     root: Path, monkeypatch: pytest.MonkeyPatch, unnamed: bool
 ) -> None:
     if not unnamed:
-        monkeypatch.setattr(files, "_TEMPORARY", 0)
+        monkeypatch.setattr(staging, "TEMPORARY", 0)
     (root / "f").write_bytes(b"x" * 1000)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
@@ -268,7 +268,7 @@ def test_a_disk_without_space_leaves_the_file_and_nothing_else(root: Path) -> No
 def test_without_unnamed_files_a_named_one_is_used_and_removed(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_TEMPORARY", 0)
+    monkeypatch.setattr(staging, "TEMPORARY", 0)
     (root / "f").write_bytes(b"x")
     files.replace(root, "f", b"y")
     files.create(root, "g", b"z")
