@@ -1,10 +1,9 @@
 """The `edit` tool: replaces text in one file, in one transaction."""
 
 import asyncio
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -22,14 +21,14 @@ from tools.applying import (
     apply_edits,
 )
 from tools.contents import Content, canonical, content, missing
-from tools.encodings import Binary
+from tools.echo import echo
 from tools.errors import EnvironmentFault, ToolError
 from tools.files import Changed, NotFound, create, replace
-from tools.matching import Window, find
+from tools.finishing import finished
+from tools.protected import require_unprotected
 from tools.refusals import REDACTION_MARKER
-from tools.repair import SHOWN_LINES, excerpt, nearest
 from tools.result import FileChange, Proposal, ToolResult
-from tools.text import Text, line_number, visible
+from tools.stale import Stale, stale
 from tools.tool import Arguments, Progress, Tool
 from tools.workspace import Workspace, content_hash
 
@@ -48,23 +47,6 @@ __all__ = [
     "Unfit",
     "apply_edits",
 ]
-
-ECHO_LINES: Final = 80
-ECHO_CHARACTERS: Final = 6_000
-"""How much of the resulting diff the model sees."""
-STALE_REGIONS: Final = 3
-
-Done = TypeVar("Done")
-
-
-class Stale(EditError):
-    """The file is not what the model last saw. `data["seen"]` has the hash of what it is shown now."""
-
-
-class _Stopped(ToolError):
-    """The call was cancelled before anything was written."""
-
-    error_class = "aborted"
 
 
 class Replacement(BaseModel):
@@ -139,7 +121,7 @@ class Edit(Tool):
                 prepared.path, prepared.applied.data.decode("utf-8", "surrogatepass")
             )
         else:
-            mode = await _finished(lambda check: _write(workspace, prepared, check))
+            mode = await finished(lambda check: _write(workspace, prepared, check))
             change = FileChange(change.path, change.before, change.after, mode)
         seen = content_hash(prepared.applied.data)
         workspace.seen[prepared.path] = seen
@@ -153,12 +135,15 @@ def _prepare(arguments: EditArguments, workspace: Workspace) -> _Prepared:
         current = content(workspace, arguments.path)
     except NotFound:
         if len(hunks) == 1 and not hunks[0].old:
-            return _Prepared(None, canonical(workspace, arguments.path), apply_edits(b"", hunks))
+            path = canonical(workspace, arguments.path)
+            require_unprotected(path)
+            return _Prepared(None, path, apply_edits(b"", hunks))
         if any(not hunk.old for hunk in hunks):
             raise EditError(
                 "A new file takes one edit: an empty `old` and the whole content in `new`."
             ) from None
         raise missing(workspace, arguments.path) from None
+    require_unprotected(current.path)
     if current.unsaved and workspace.write_through is None:
         raise EnvironmentFault(
             f"{current.path} has unsaved changes in the editor, and this client cannot write through it. "
@@ -167,42 +152,12 @@ def _prepare(arguments: EditArguments, workspace: Workspace) -> _Prepared:
     seen, now = workspace.seen.get(current.path), content_hash(current.data)
     if seen is not None and seen != now and any(hunk.old for hunk in hunks):
         workspace.seen[current.path] = now
-        raise _stale(current, hunks, now)
+        raise stale(current, hunks, now)
     try:
         applied = apply_edits(current.data, hunks, only_exact=seen is None)
     except ToolError as error:
         raise type(error)(f"{current.path}: {error.message}", **error.data) from error
     return _Prepared(current, current.path, applied)
-
-
-def _stale(current: Content, hunks: Sequence[Hunk], now: str) -> Stale:
-    try:
-        text = Text.decode(current.data)
-        regions = [_region(text, hunk) for hunk in hunks[:STALE_REGIONS]]
-    except Binary as binary:
-        regions = [f"It is now binary ({binary.kind})."]
-    shown = "\n…\n".join(dict.fromkeys(region for region in regions if region))
-    return Stale(
-        f"{current.path} has changed since you last saw it; nothing was written. It is now:\n"
-        f"{shown or '(nothing there resembles `old`: read the file)'}\n"
-        "If the edit still makes sense, repeat it against this text.",
-        failures=[{"reason": "stale"}],
-        seen={current.path: now},
-    )
-
-
-def _region(text: Text, hunk: Hunk) -> str:
-    flat, old = text.flat, text.normal(hunk.old)
-    window = Window(0, len(flat))
-    found = find(flat, old, window)
-    if len(found.matches) == 1:
-        match = found.matches[0]
-        first, last = line_number(flat, match.start), line_number(flat, max(match.end - 1, match.start))
-        return excerpt(flat, max(first - 2, 1), last + 2)
-    near = nearest(flat, old, window)
-    if near is not None:
-        return near.excerpt
-    return excerpt(flat, 1, SHOWN_LINES) if flat.count("\n") <= SHOWN_LINES else ""
 
 
 def _write(workspace: Workspace, prepared: _Prepared, check: Callable[[], None]) -> int:
@@ -216,34 +171,6 @@ def _write(workspace: Workspace, prepared: _Prepared, check: Callable[[], None])
         raise Stale(f"{error.message} Nothing was written.", failures=[{"reason": "stale"}]) from error
     except NotFound as error:
         raise Stale(f"{prepared.path} was deleted meanwhile; nothing was written.") from error
-
-
-async def _finished(work: Callable[[Callable[[], None]], Done]) -> Done:
-    """Run a write in a thread. Cancelled before its last step, nothing is written and the cancellation
-    goes on; after it, the result is returned first, so that what was written is in the log, and the
-    cancellation is delivered at the caller's next await."""
-    stopped = threading.Event()
-
-    def check() -> None:
-        if stopped.is_set():
-            raise _Stopped("The edit was cancelled; nothing was written.")
-
-    thread = asyncio.ensure_future(asyncio.to_thread(work, check))
-    cancelled = False
-    while not thread.done():
-        try:
-            await asyncio.wait({thread})
-        except asyncio.CancelledError:
-            cancelled = True
-            stopped.set()
-    if cancelled:
-        if thread.exception() is not None:
-            raise asyncio.CancelledError
-        task = asyncio.current_task()
-        assert task is not None
-        task.uncancel()
-        task.cancel()
-    return thread.result()
 
 
 def _result(prepared: _Prepared, change: FileChange, seen: str) -> ToolResult:
@@ -260,22 +187,8 @@ def _result(prepared: _Prepared, change: FileChange, seen: str) -> ToolResult:
         ]
         if prepared.content.links > 1 and not prepared.content.unsaved:
             lines.append("It had other hard links; they keep the old content.")
-        lines.append(_echo(diff))
+        lines.append(echo(diff))
     data = {"tiers": tiers, "added": added, "removed": removed, "encoding": prepared.applied.encoding}
     if prepared.content is not None and prepared.content.unsaved:
         data["through"] = "editor"
     return ToolResult("\n".join(lines), (change,), seen={prepared.path: seen}, data=data)
-
-
-def _echo(diff: str) -> str:
-    """The hunks of a diff, bounded, for the model."""
-    lines = [visible(line.removesuffix("\r"), 400) for line in diff.split("\n")[2:]]
-    shown: list[str] = []
-    size = 0
-    for line in lines[:ECHO_LINES]:
-        size += len(line) + 1
-        if size > ECHO_CHARACTERS:
-            break
-        shown.append(line)
-    rest = len(lines) - len(shown)
-    return "\n".join(shown).rstrip("\n") + (f"\n… {rest} more lines of diff" if rest else "")
