@@ -7,6 +7,9 @@ from tools.edit import Edit
 from tools.grep import Grep
 from tools.read import Read
 from tools.shell import Shell
+from tools.shell_kill import ShellKill
+from tools.shell_read import ShellRead
+from tools.shell_send import ShellSend
 from tools.tool import Tool
 
 Profile = Literal["full", "compact"]
@@ -16,7 +19,18 @@ all)."""
 OUTPUT_LIMITS: dict[Profile, int] = {"full": 48 * 1024, "compact": 4_000}
 """Bytes that one result may show."""
 
-TOOLS: dict[str, Tool] = {tool.name: tool for tool in (Read(), Grep(), Edit(), Shell())}
+TOOLS: dict[str, Tool] = {
+    tool.name: tool
+    for tool in (
+        Read(),
+        Grep(),
+        Edit(),
+        Shell(),
+        ShellRead(),
+        ShellSend(),
+        ShellKill(),
+    )
+}
 """All of them, in the order in which prompts list them."""
 
 COMPACT: Final = frozenset(("read", "grep", "edit", "shell"))

@@ -8,6 +8,7 @@ from typing import ClassVar, Final
 from pydantic import Field
 
 from tools.errors import ErrorClass, InvalidArguments, OutsideWorkspace
+from tools.job_view import unread
 from tools.result import Proposal, ToolResult
 from tools.sandbox.policy import SandboxDied
 from tools.shell_command import End, Outcome
@@ -33,9 +34,14 @@ class ShellArguments(Arguments):
         description="Seconds until it is killed (default 120, at most 3600).",
     )
     background: bool = Field(
-        default=False, description="Start it and return at once; its output goes to a file that is named."
+        default=False,
+        description="Start it as a job and return at once; see shell_read, shell_send and shell_kill.",
     )
-    tty: bool = Field(default=False, description="Give it a terminal; only for programs that insist on one.")
+    tty: bool = Field(
+        default=False,
+        description="Give it a terminal: for programs that insist on one, and, with `background`, for those "
+        "that ask questions (answer with shell_send).",
+    )
     cwd: str | None = Field(
         default=None,
         description="Folder of the workspace to run this one command in (default: where cd left off).",
@@ -49,7 +55,7 @@ class Shell(Tool):
     they can change only the workspace, /tmp and the home, which is empty apart from tools; there is no
     network unless it was allowed. Standard input is empty, so nothing can ask questions: pass answers as
     arguments. Everything a command started is killed at its deadline. What it leaves running with `&` is
-    reported and lives on; redirect its output to a file, or use `background` to have that done.
+    reported and lives on; redirect its output to a file, or start it with `background`.
     Long output is shown from both ends, with the path of the whole. `.git/config` and hooks are read-only.
     Use `read`, `grep` and `edit` for files rather than cat, grep and sed.
     """
@@ -72,7 +78,7 @@ class Shell(Tool):
         folder = _folder(arguments.cwd, workspace.root)
         session = ShellSession.of(workspace)
         if arguments.background:
-            return await self._background(session, arguments, folder)
+            return await self._background(session, workspace, arguments, folder)
         try:
             outcome = await session.run(
                 arguments.command,
@@ -103,12 +109,12 @@ class Shell(Tool):
         )
 
     async def _background(
-        self, session: ShellSession, arguments: ShellArguments, folder: Path | None
+        self, session: ShellSession, workspace: Workspace, arguments: ShellArguments, folder: Path | None
     ) -> ToolResult:
         job = await session.background(arguments.command, cwd=folder, tty=arguments.tty)
         await asyncio.wait((job.ended,), timeout=_FIRST_LOOK_S)
         await job.settle()
-        text, clipped = job.output.text()
+        text, clipped = unread(job, workspace.output_limit)
         data = {
             "job": job.id,
             "running": job.running,

@@ -30,6 +30,8 @@ class Job:
         self.pid: int | None = None
         """The host's pid of the job's own subshell."""
         self.marker = b""
+        self.read_until = 0
+        """Bytes of its output that were shown to the model."""
         self._sandbox = sandbox
         self._stream = stream
         self._started = time.monotonic()

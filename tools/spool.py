@@ -90,6 +90,27 @@ class Spool:
         size = os.fstat(self._descriptor).st_size
         return os.pread(self._descriptor, size, 0)
 
+    def since(self, position: int) -> tuple[int, bytes]:
+        """What was written from `position` on, as far as it is kept: how many bytes are lost, and the rest.
+
+        Of what is lost, the newest part is kept. Call it before `finish`.
+        """
+        if self._early is not None:
+            return 0, bytes(self._early[position:])
+        if self._descriptor < 0 or self._failure is not None:
+            return self.total - position, b""
+        begun = b""
+        if position < HEAD:
+            begun = os.pread(self._descriptor, min(HEAD, self.total) - position, position)
+            position += len(begun)
+        lost = max(self.total - RING - position, 0)
+        position += lost
+        left = self.total - position
+        offset = HEAD + (position - HEAD) % RING
+        first = os.pread(self._descriptor, min(left, HEAD + RING - offset), offset) if left else b""
+        rest = os.pread(self._descriptor, left - len(first), HEAD) if left > len(first) else b""
+        return lost, begun + first + rest
+
     def close(self, keep_file: bool = False) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
