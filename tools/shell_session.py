@@ -257,7 +257,7 @@ class ShellSession:
             return Terminal(
                 sandbox.init if sandbox.confined else None, sandbox.uid, lambda data: _do(sink, data)
             )
-        return OutputFifo(sandbox.run_folder / f"o{number}", lambda data: _do(sink, data))
+        return OutputFifo(sandbox.run_folder / "io" / f"o{number}", lambda data: _do(sink, data))
 
     def _settle(self, sandbox: Sandbox, stream: OutputFifo | Terminal) -> list[processes.Process]:
         """What the command left running is noted; it may go on writing, to nobody."""

@@ -17,13 +17,15 @@ from tools.sandbox.toolchains import Toolchains
 INSIDE: Final = "/run/etude"
 """Where the host's folder of control files is seen, read-only, from inside."""
 
-_ETC: Final = (
+SHOWN_OF_ETC: Final = (
     "alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "ssl/certs", "ssl/openssl.cnf",
     "ca-certificates", "ca-certificates.conf", "pki", "crypto-policies", "localtime", "timezone",
     "mime.types", "protocols", "services", "terminfo", "inputrc", "python3", "fonts", "debian_version",
     "os-release", "locale.alias", "postgresql-common", "java-11-openjdk", "java-17-openjdk",
     "java-21-openjdk", "maven",
 )  # fmt: skip
+PROXY_PORT: Final = 14747
+"""Where commands find the proxy, in their own network: no program's usual port, below those given out."""
 _MINIMUM: Final = (0, 11)
 
 
@@ -121,6 +123,15 @@ def environment(
     }
 
 
+def proxied(policy: SandboxPolicy) -> dict[str, str]:
+    """What tells programs to go through the proxy, where the network is a list of hosts."""
+    if not policy.hosts:
+        return {}
+    address, local = f"http://127.0.0.1:{PROXY_PORT}", "localhost,127.0.0.1,::1"
+    names = dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), address) | {"no_proxy": local}
+    return {**names, **{name.upper(): value for name, value in names.items()}, "NODE_USE_ENV_PROXY": "1"}
+
+
 def arguments(
     *,
     root: Path,
@@ -148,7 +159,7 @@ def arguments(
     def read_only(paths: Iterable[Path]) -> list[str]:
         return [word for path in paths for word in ("--ro-bind-try", source(path), str(path))]
 
-    options = ["--unshare-all", "--unshare-user", *(["--share-net"] if policy.network else [])]
+    options = ["--unshare-all", "--unshare-user", *(["--share-net"] if policy.whole_network else [])]
     options += ["--uid", str(identity.uid), "--gid", str(identity.gid), "--cap-drop", "ALL"]
     options += ["--die-with-parent", "--new-session", "--clearenv", "--hostname", "sandbox"]
     options += ["--ro-bind", "/usr", "/usr"]
@@ -158,7 +169,7 @@ def arguments(
             options += ["--symlink", os.readlink(place), str(place)]
         elif place.is_dir():
             options += ["--ro-bind", str(place), str(place)]
-    for name in (*_ETC, *(["resolv.conf"] if policy.network else [])):
+    for name in (*SHOWN_OF_ETC, *(["resolv.conf"] if policy.whole_network else [])):
         options += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
     for name, text in account_files(identity).items():
         options += ["--perms", "0444", "--ro-bind-data", str(data(text)), f"/etc/{name}"]
@@ -177,7 +188,7 @@ def arguments(
         options += [kind, source(mount.path), str(mount.path)]
     options += ["--ro-bind", source(run), INSIDE, "--seccomp", str(seccomp)]
     options += ["--remount-ro", "/", "--chdir", str(root)]
-    for key, value in environment(policy, toolchains, identity).items():
+    for key, value in (proxied(policy) | environment(policy, toolchains, identity)).items():
         options += ["--setenv", key, value]
     options += ["--info-fd", str(info)]
     if block is not None:

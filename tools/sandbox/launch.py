@@ -10,16 +10,26 @@ import pwd
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from tools.errors import EnvironmentFault
-from tools.sandbox import bubblewrap, cgroups, leftovers, mapped, runtime, scripts, unconfined
+from tools.sandbox import (
+    bubblewrap,
+    cgroups,
+    landlock,
+    landlocked,
+    leftovers,
+    mapped,
+    runtime,
+    scripts,
+    unconfined,
+)
 from tools.sandbox.git_guard import GitGuard, guard
 from tools.sandbox.policy import SandboxPolicy, SandboxUnavailable, Tier
-from tools.sandbox.seccomp import UnknownMachine, program
+from tools.sandbox.seccomp import UnknownMachine, program, shared_program
 from tools.sandbox.toolchains import Toolchains, discover
 
 log = logging.getLogger(__name__)
@@ -117,9 +127,10 @@ async def launch(policy: SandboxPolicy, tier: Tier, root: Path) -> Launched:
         EnvironmentFault: the machine refused something (no space, no processes left).
     """
     toolchains = await asyncio.to_thread(discover, root, policy.read)
-    if tier == "bubblewrap":
+    if tier != "none":
         check_root(root, toolchains)
-    run = await asyncio.to_thread(runtime.create)
+    user = landlock.user_of(root) if tier == "landlock" else None
+    run = await asyncio.to_thread(runtime.create, user[1] if user else None)
     descriptors = _Descriptors()
     held = GitGuard()
     group = cgroups.create(policy.memory_mb, policy.pids)
@@ -156,6 +167,9 @@ async def _spawn(
     info, info_theirs = descriptors.pipe(we_write=False)
     inside = bubblewrap.INSIDE if tier == "bubblewrap" else str(run)
     pids = policy.pids if tier == "bubblewrap" else None
+    if tier == "landlock" and (group is None or "pids" not in group.kinds):
+        owner = landlock.user_of(root)
+        pids = policy.pids + landlock.tasks_of(owner[0] if owner else os.getuid())
     _write_scripts(run, inside, (control_theirs, status_theirs, runner_theirs), pids)
     script = f"{inside}/supervisor.sh"
     supervisor = ["/usr/bin/env", "bash", "--noprofile", "--norc", script, run.name]
@@ -178,7 +192,7 @@ async def _spawn(
             identity=identity,
             source=mapping.source if mapping else str,
             data=lambda text: descriptors.memory(text.encode()),
-            seccomp=_filter(descriptors),
+            seccomp=_filter(descriptors, program),
             info=info_theirs,
             block=block_theirs,
         )
@@ -190,6 +204,15 @@ async def _spawn(
             command = [sys.executable, "-I", "-S", mapped.__file__, str(descriptors.memory(order))]
         else:
             command = [str(bubblewrap.find().path), "--args", str(packed), "--", *supervisor]
+    elif tier == "landlock":
+        block, block_theirs = descriptors.pipe(we_write=True)
+        speaks = landlock.version()
+        code = _filter(descriptors, lambda: shared_program(policy.whole_network, truncate=speaks >= 3))
+        user = landlock.user_of(root)
+        plan = landlock.plan(root, run, policy, toolchains, _identity(toolchains), user, speaks)
+        uid, environment = user[0] if user else uid, plan.environment
+        order = plan.order(os.getpid(), code, block_theirs, supervisor)
+        command = [sys.executable, "-I", "-S", landlocked.__file__, str(descriptors.memory(order))]
     else:
         identity = bubblewrap.Identity(uid, os.getgid(), _account_name(uid), _home(toolchains))
         environment = bubblewrap.environment(policy, toolchains, identity, private_tmp=False)
@@ -254,9 +277,9 @@ def _write_scripts(run: Path, inside: str, theirs: tuple[int, int, int], pids: i
         path.chmod(0o644)
 
 
-def _filter(descriptors: _Descriptors) -> int:
+def _filter(descriptors: _Descriptors, make: Callable[[], bytes]) -> int:
     try:
-        return descriptors.memory(program())
+        return descriptors.memory(make())
     except UnknownMachine as error:
         raise SandboxUnavailable(str(error)) from error
 
@@ -369,4 +392,6 @@ def _why(code: int | None, words: str, root: Path) -> str:
             "kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0, or "
             "--security-opt in a container), or set sandbox.tier to none."
         )
+    if code == landlocked.CANNOT_CONFINE:
+        return f"Landlock could not be entered: {words}."
     return f"bubblewrap could not start (exit {code}): {words or 'it said nothing'}."

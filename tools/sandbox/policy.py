@@ -6,7 +6,7 @@ from typing import Literal
 
 from tools.errors import EnvironmentFault
 
-Tier = Literal["bubblewrap", "none"]
+Tier = Literal["bubblewrap", "landlock", "none"]
 
 
 class SandboxUnavailable(EnvironmentFault):
@@ -25,15 +25,27 @@ class SandboxPolicy:
     work is an error, never a silent fallback. Where nothing works, `auto` runs an ordinary user's
     commands unconfined and says so in every result (`confined` is False), so that the mode can ask before
     each of them; for a root server that has to be demanded (`none`).
+    `network` is False (a loopback of its own), True (the machine's, as it is) or a list of hosts as
+    `tools.sandbox.network` reads them, which a proxy holds commands to in the bubblewrap tier.
     `read` adds read-only paths, `memory_mb` and `pids` bound all commands of the workspace together.
     """
 
-    tier: Literal["auto", "bubblewrap", "none"] = "auto"
-    network: bool = False
+    tier: Literal["auto", "bubblewrap", "landlock", "none"] = "auto"
+    network: bool | tuple[str, ...] = False
     read: tuple[Path, ...] = ()
     memory_mb: int = 4096
     pids: int = 512
     environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def whole_network(self) -> bool:
+        """Whether commands share the network of the machine."""
+        return self.network is True
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The rules, where the network is a list of hosts."""
+        return self.network if isinstance(self.network, tuple) else ()
 
     def tmpfs_bytes(self) -> dict[str, int]:
         """Sizes of the memory-backed folders: together under half the memory limit, else filling

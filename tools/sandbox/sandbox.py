@@ -105,7 +105,7 @@ class Sandbox:
     def kill(self) -> None:
         """End everything inside at once; `dead` follows."""
         if self.alive:
-            if self.confined:
+            if self.tier == "bubblewrap":
                 processes.send((self.init,), signal.SIGKILL)  # its parent reaps it and ends
             else:
                 self._launched.process.terminate()
@@ -298,7 +298,7 @@ class Sandbox:
             if room <= 0:
                 fifo.close()
 
-        fifo = OutputFifo(self.run_folder / name, sink)
+        fifo = OutputFifo(self.run_folder / "io" / name, sink)
         return fifo
 
     def _kill_one_off(self, inner: int) -> None:

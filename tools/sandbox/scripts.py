@@ -48,7 +48,7 @@ def command_line(folder: str, number: int, token: str, cwd: str | None, stdin: s
     """
     closed = f"{CONTROL}<&- {STATUS}>&- {RUNNER}<&- {NOTHING}<&-"
     source = f"\\builtin . {folder}/c{number}"
-    standard = stdin or f"<&{NOTHING} >{folder}/o{number} 2>&1"
+    standard = stdin or f"<&{NOTHING} >{folder}/io/o{number} 2>&1"
     report = f"\\builtin printf '\\0%s\\0%s\\0%s\\0' {token}"
     if cwd is None:
         return f'{{ {source}; }} {standard} {closed}; {report} $? "$PWD" >&{STATUS}\n'
@@ -63,7 +63,7 @@ def background_line(
 ) -> str:
     """As `command_line`, in a subshell of its own: `started` reports its pid, `token` its end."""
     enter = f"\\builtin cd -- {cwd} && " if cwd is not None else ""
-    standard = stdin or f"<&{NOTHING} >{folder}/o{number} 2>&1"
+    standard = stdin or f"<&{NOTHING} >{folder}/io/o{number} 2>&1"
     closed = f"{CONTROL}<&- {STATUS}>&- {RUNNER}<&- {NOTHING}<&-"
     inner = f"( export ETUDE_JOB={started}; {enter}\\builtin . {folder}/c{number} ) {standard} {closed}"
     report = "\\builtin printf '\\0%s\\0%s\\0%s\\0'"
@@ -74,7 +74,7 @@ def one_off(folder: str, number: int, token: str, cwd: str, argv: str, stdin: st
     """A file for the runner: one program of ours with its own standard streams."""
     return (
         f"\\builtin printf '\\0%s\\0%s\\0\\0' {token}p $BASHPID >&{STATUS}\n"
-        f"( \\builtin cd -- {cwd} && exec {argv} ) <{stdin} >{folder}/o{number} 2>{folder}/e{number} "
+        f"( \\builtin cd -- {cwd} && exec {argv} ) <{stdin} >{folder}/io/o{number} 2>{folder}/io/e{number} "
         f"{STATUS}>&- {NOTHING}<&-\n"
         f"\\builtin printf '\\0%s\\0%s\\0\\0' {token} $? >&{STATUS}\n"
     )

@@ -17,6 +17,7 @@ RET_ERRNO: Final = 0x00050000
 _LOAD: Final = 0x20  # BPF_LD | BPF_W | BPF_ABS
 _EQUAL: Final = 0x15  # BPF_JMP | BPF_JEQ | BPF_K
 _GREATER: Final = 0x25  # BPF_JMP | BPF_JGT | BPF_K
+_AND: Final = 0x54  # BPF_ALU | BPF_AND | BPF_K
 _ANY_BIT: Final = 0x45  # BPF_JMP | BPF_JSET | BPF_K
 _RETURN: Final = 0x06  # BPF_RET | BPF_K
 
@@ -29,6 +30,21 @@ _CREATES: Final = 0o100 | 0o20000000  # O_CREAT, __O_TMPFILE: the same on both m
 _NAMESPACES: Final = 0x7E020000  # CLONE_NEW{CGROUP,UTS,IPC,USER,PID,NET,NS}
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
+_SOCK_TYPE, _SOCK_DGRAM = 0xF, 2
+
+
+class Shared(NamedTuple):
+    """What else must be denied where commands share the namespaces of the machine: kinds of calls that
+    reach another process of the same user, or its memory, by a number or a name."""
+
+    truncate: int
+    socketpair: int
+    denied: tuple[int, ...]
+    """System V and POSIX message queues, semaphores, shared memory."""
+    unsupported: tuple[int, ...]
+    """Extended attributes by path: no rule about files covers them."""
+    of_others: tuple[tuple[int, int], ...]
+    """(call, index of its argument that is 0 for oneself)."""
 
 
 class Machine(NamedTuple):
@@ -45,6 +61,7 @@ class Machine(NamedTuple):
     """(call, index of its mode argument): always a mode."""
     opens: tuple[tuple[int, int, int], ...]
     """(call, index of its flags, index of its mode): a mode only where the flags create."""
+    shared: Shared
 
 
 # Calls since Linux 5.1 have one number everywhere.
@@ -69,6 +86,7 @@ _ABSENT_EVERYWHERE: Final = (
     457,  # statmount
     458,  # listmount
 )
+_ATTRIBUTES_EVERYWHERE: Final = (463, 466)  # setxattrat, removexattrat
 _LAST: Final = 466  # removexattrat
 
 MACHINES: Final = {
@@ -125,6 +143,28 @@ MACHINES: Final = {
         socket=41,
         modes=((85, 1), (90, 1), (91, 1), (133, 1), (259, 2), (268, 2)),  # creat chmod fchmod mknod *at
         opens=((2, 1, 2), (257, 2, 3)),
+        shared=Shared(
+            truncate=76,
+            socketpair=53,
+            denied=(
+                29,
+                30,
+                31,
+                64,
+                65,
+                66,
+                68,
+                69,
+                70,
+                71,
+                220,
+                240,
+                241,
+            ),  # shm* sem* msg* mq_open mq_unlink
+            unsupported=(188, 189, 197, 198, *_ATTRIBUTES_EVERYWHERE),  # setxattr, removexattr and l-
+            # prlimit64 setpriority ioprio_set, sched_set{param,scheduler,affinity,attr}
+            of_others=((302, 0), (141, 1), (251, 1), (142, 0), (144, 0), (203, 0), (314, 0)),
+        ),
     ),
     "aarch64": Machine(
         audit=0xC00000B7,
@@ -175,6 +215,13 @@ MACHINES: Final = {
         socket=198,
         modes=((33, 2), (52, 1), (53, 2)),  # mknodat fchmod fchmodat
         opens=((56, 2, 3),),
+        shared=Shared(
+            truncate=45,
+            socketpair=199,
+            denied=(194, 195, 196, 190, 191, 192, 193, 186, 187, 188, 189, 180, 181),
+            unsupported=(5, 6, 14, 15, *_ATTRIBUTES_EVERYWHERE),
+            of_others=((261, 0), (140, 1), (30, 1), (118, 0), (119, 0), (122, 0), (274, 0)),
+        ),
     ),
 }
 
@@ -240,12 +287,56 @@ def _socket_rule() -> list[Instruction]:
     ]
 
 
+def _shared_rules(table: Machine, network: bool, truncate: bool) -> list[Instruction]:
+    """For a tier without namespaces of its own. A socket is then the machine's: one of a path reaches
+    whatever listens there, so there are none but pairs, and with the network those of the internet.
+
+    A pair of datagram sockets can be pointed elsewhere; one of streams cannot.
+    """
+    shared = table.shared
+    code: list[Instruction] = []
+    families = (_AF_INET, _AF_INET6) if network else ()
+    tests = [Instruction(_EQUAL, len(families) - index, 0, value) for index, value in enumerate(families)]
+    code += _on(table.socket, [_argument(0), *tests, _fail(errno.EAFNOSUPPORT), *([_ALLOW] if tests else [])])
+    datagrams = [Instruction(_AND, 0, 0, _SOCK_TYPE), Instruction(_EQUAL, 1, 0, _SOCK_DGRAM), _ALLOW]
+    code += _on(shared.socketpair, [_argument(1), *datagrams, _fail(errno.EPERM)])
+    for call in shared.denied:
+        code += _on(call, [_fail(errno.EPERM)])
+    for call in shared.unsupported:
+        code += _on(call, [_fail(errno.EOPNOTSUPP)])
+    for call, argument in shared.of_others:
+        code += _on(call, [_argument(argument), *_equal_allows(0, errno.EPERM)])
+    if not truncate:
+        code += _on(shared.truncate, [_fail(errno.EPERM)])
+    return code
+
+
+def _equal_allows(value: int, number: int) -> list[Instruction]:
+    return [Instruction(_EQUAL, 0, 1, value), _ALLOW, _fail(number)]
+
+
+def shared_program(network: bool, truncate: bool, machine: str | None = None) -> bytes:
+    """The filter for commands that share the namespaces of the machine. `truncate`: whether something
+    else watches over truncate(2), which names a file by its path.
+
+    Raises:
+        UnknownMachine
+    """
+    table = _table(machine)
+    return _assembled(table, _shared_rules(table, network, truncate))
+
+
 def program(machine: str | None = None) -> bytes:
     """The filter as the array of `struct sock_filter` that `bwrap --seccomp` reads.
 
     Raises:
         UnknownMachine: there is no table for this processor.
     """
+    table = _table(machine)
+    return _assembled(table, _on(table.socket, _socket_rule()))
+
+
+def _table(machine: str | None) -> Machine:
     name = machine or platform.machine()
     table = MACHINES.get(name)
     if table is None:
@@ -253,6 +344,10 @@ def program(machine: str | None = None) -> bytes:
             f"No system-call table for the processor {name!r}; known are {', '.join(MACHINES)}. "
             "Commands cannot be confined here."
         )
+    return table
+
+
+def _assembled(table: Machine, more: list[Instruction]) -> bytes:
     code = [
         _load(_ARCH),
         Instruction(_EQUAL, 1, 0, table.audit),  # a 32-bit program has other numbers: none of its calls exist
@@ -267,7 +362,7 @@ def program(machine: str | None = None) -> bytes:
         code += _on(call, [_fail(errno.ENOSYS)])
     code += _on(table.clone, [_argument(0), *_bits_fail(_NAMESPACES, errno.EPERM)])
     code += _on(table.ioctl, [_argument(1), *_equal_fails((_TIOCSTI, _TIOCLINUX), errno.EPERM)])
-    code += _on(table.socket, _socket_rule())
+    code += more
     for call, mode in table.modes:
         code += _on(call, [_argument(mode), *_bits_fail(_SET_ID, errno.EPERM)])
     for call, flags, mode in table.opens:

@@ -10,6 +10,10 @@ import os
 import signal
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
@@ -52,8 +56,11 @@ def _end_all() -> None:
             return
 
 
-def main() -> None:
-    server, program = int(sys.argv[1]), sys.argv[2:]
+def guard(server: int, begin: "Callable[[], None]") -> None:
+    """Fork; `begin` replaces the child by a program. Returns when that ended and nothing is left of it.
+
+    Exits with the child's code if that did not come up.
+    """
 
     def stop(*_: object) -> None:
         _end_all()
@@ -69,10 +76,19 @@ def main() -> None:
     if child == 0:
         for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
-        os.execv(program[0], program)
-    while os.waitpid(-1, 0)[0] != child:
-        pass
+        begin()
+        os._exit(127)
+    status = 0
+    ended = 0
+    while ended != child:
+        ended, status = os.waitpid(-1, 0)
     _end_all()
+    sys.exit(os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 1)
+
+
+def main() -> None:
+    program = sys.argv[2:]
+    guard(int(sys.argv[1]), lambda: os.execv(program[0], program))
 
 
 if __name__ == "__main__":
