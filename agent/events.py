@@ -322,6 +322,14 @@ class ConfigChanged(Record):
     title: str | None = None
 
 
+class Todo(Record):
+    """The agent's list of what is to be done, whole; it replaces the one before."""
+
+    call_id: str | None = None
+    items: list[dict[str, str]]
+    """`{content, status}`; status is `pending`, `in_progress`, `completed` or `cancelled`."""
+
+
 class Feedback(Record):
     """What a person thinks of a hunk, a message or a turn. `target` names it, e.g. `{"turn": 3}`."""
 
@@ -362,6 +370,7 @@ RECORDS: Final[dict[str, type[Record]]] = {
     "tool.result": ToolResultData,
     "edit": Edit,
     "workspace": WorkspaceState,
+    "todo": Todo,
     "approval.requested": ApprovalRequested,
     "approval.resolved": ApprovalResolved,
     "config.changed": ConfigChanged,

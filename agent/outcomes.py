@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from agent.events import BlobRef, Draft, Edit, ToolResultData, draft, now
+from agent.events import BlobRef, Draft, Edit, Todo, ToolResultData, draft, now
 from agent.instructions import nested
 from agent.prepared import Prepared, Step
 from tools.diff import unified_diff
@@ -34,6 +34,9 @@ async def finish(
     for change in result.changes:
         session.submit(_edit(here, prepared.call.id, change))
     text, data = result.text, dict(result.data)
+    if (todos := data.pop("todos", None)) is not None:
+        todo = Todo(call_id=prepared.call.id, items=todos)
+        session.submit(draft("todo", todo, turn=here.turn, step=here.step))
     found = nested(session.workspace, prepared.proposal.paths, here.instructed) if not result.error else {}
     if found:
         here.instructed.update(found)

@@ -63,6 +63,8 @@ class State:
     partial_id: str | None = None
     seen: dict[str, str] = field(default_factory=dict)
     instructions: set[str] = field(default_factory=set)
+    todos: list[dict[str, str]] = field(default_factory=list)
+    """What the agent's list says: `{content, status}`."""
     rules: set[str] = field(default_factory=set)
     asked: dict[str, str] = field(default_factory=dict)
     """Open approval requests: request id → call id."""
@@ -195,6 +197,10 @@ def _tool_result(state: State, event: Event, data: dict[str, Any]) -> None:
     state.instructions.update(data.get("data", {}).get("instructions", []))
 
 
+def _todo(state: State, event: Event, data: dict[str, Any]) -> None:
+    state.todos = data["items"]
+
+
 def _asked(state: State, event: Event, data: dict[str, Any]) -> None:
     state.asked[data["request_id"]] = data["call_id"]
 
@@ -257,6 +263,7 @@ _HANDLERS = {
     "generation": _generation,
     "tool.call": _tool_call,
     "tool.result": _tool_result,
+    "todo": _todo,
     "approval.requested": _asked,
     "approval.resolved": _resolved,
     "turn.ended": _turn_ended,

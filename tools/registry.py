@@ -10,6 +10,7 @@ from tools.shell import Shell
 from tools.shell_kill import ShellKill
 from tools.shell_read import ShellRead
 from tools.shell_send import ShellSend
+from tools.todo import Todo
 from tools.tool import Tool
 
 Profile = Literal["full", "compact"]
@@ -29,6 +30,7 @@ TOOLS: dict[str, Tool] = {
         ShellRead(),
         ShellSend(),
         ShellKill(),
+        Todo(),
     )
 }
 """All of them, in the order in which prompts list them."""

@@ -22,7 +22,7 @@ ReadBlob = Callable[[str], Awaitable[bytes]]
 Dict = dict[str, Any]
 
 _CHUNKS = {"text": "agent_message_chunk", "thought": "agent_thought_chunk"}
-_STATUS = {"pending": "pending", "in_progress": "in_progress", "completed": "completed", "done": "completed"}
+_STATUS = {"pending": "pending", "in_progress": "in_progress", "completed": "completed"}
 _LEFT_OUT = {
     "turn.started": ("system", "tools"),
     "approval.requested": ("diffs",),
@@ -196,6 +196,7 @@ class Presenter:
                 "status": _STATUS.get(item.get("status"), "pending"),
             }
             for item in data.get("items", [])
+            if item.get("status") != "cancelled"
         ]
         return [{"sessionUpdate": "plan", "entries": entries}]
 
