@@ -38,12 +38,17 @@ def _ranked(*order: str) -> Callable[[Any, Any], bool]:
     return lambda value, current: order.index(value) <= order.index(current)
 
 
+def _stricter(value: str, current: str) -> bool:
+    """Of the tiers; `auto` may end below `landlock`, so that neither of these two is the stricter one."""
+    return value in (current, "bubblewrap") or current == "none"
+
+
 NARROWS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "agent.mode": _ranked("plan", "ask", "auto", "full"),
     "agent.max_steps": _lower,
     "agent.summarize_at": _lower,
     "agent.max_summaries": _lower,
-    "sandbox.tier": _ranked("bubblewrap", "auto", "none"),
+    "sandbox.tier": _stricter,
     "sandbox.network": _lower,
     "sandbox.read": lambda value, current: set(value) <= set(current),
     "sandbox.memory_mb": _lower,

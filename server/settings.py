@@ -54,7 +54,9 @@ class AgentSettings(Table):
 
 
 class SandboxSettings(Table):
-    tier: Literal["auto", "bubblewrap", "none"] = Field(default="auto", description="confinement of commands")
+    tier: Literal["auto", "bubblewrap", "landlock", "none"] = Field(
+        default="auto", description="confinement of commands"
+    )
     network: bool = Field(default=False, description="whether commands reach the network")
     read: tuple[Path, ...] = Field(default=(), description="more folders that commands may read")
     memory_mb: int = Field(default=4096, ge=64, description="memory of a workspace's commands, MiB")

@@ -253,6 +253,10 @@ class ShellSession:
     def _stream(
         self, sandbox: Sandbox, number: int, tty: bool, sink: Callable[[bytes], object]
     ) -> OutputFifo | Terminal:
+        if tty and sandbox.tier == "landlock":
+            raise EnvironmentFault(
+                "Commands have no terminals in this sandbox (landlock); call it without tty."
+            )
         if tty:
             return Terminal(
                 sandbox.init if sandbox.confined else None, sandbox.uid, lambda data: _do(sink, data)

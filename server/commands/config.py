@@ -23,6 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from server.settings import Settings
+    from tools.sandbox.probe import in_effect
 
     workspace = places.from_caller(arguments.workspace)
     settings = Settings.load({}, os.environ, workspace if workspace.is_dir() else None)
@@ -30,9 +31,11 @@ def run(arguments: argparse.Namespace) -> int:
         (key, value, settings.sources.get(key, "default"))
         for key, value in _values(settings.model_dump(), "")
     ]
+    tier = in_effect(settings.sandbox.tier)
     if arguments.json:
         for key, value, source in rows:
             emit({"key": key, "value": value, "source": source})
+        emit({"sandbox": tier})
         for warning in settings.warnings:
             emit({"warning": warning})
     else:
@@ -41,6 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
         exists = "" if places.config_file().exists() else " (does not exist)"
         say(f"your file: {places.config_file()}{exists}")
         say(f"data:      {places.data_dir()}")
+        say(f"sandbox:   {tier}")
         for warning in settings.warnings:
             warn(f"warning: {warning}")
     return 0

@@ -126,14 +126,27 @@ def _node(settings: Settings) -> Finding:
 
 
 def _sandbox(settings: Settings) -> Finding:
+    """The tier that commands get, what it does not hold, and how to get a better one."""
     from tools.sandbox import probe
+    from tools.sandbox.probe import probe_tier
 
-    report = probe()
-    if report.confined:
-        limits = f"; limits by {', '.join(report.limits)}" if report.limits else ""
-        return Finding("sandbox", "ok", f"{report.tier}: {report.reason}{limits}", report.remedy)
-    demanded = settings.sandbox.tier == "bubblewrap"
-    return Finding("sandbox", "broken" if demanded else "note", report.reason, report.remedy)
+    demanded = settings.sandbox.tier
+    report = probe() if demanded == "auto" else probe_tier(demanded)
+    if demanded == "none":
+        better = "commands run unconfined, as sandbox.tier says; `auto` would use "
+        return Finding("sandbox", "note", f"none: {better}{probe().tier}", "remove sandbox.tier")
+    if not report.confined:
+        state: State = "note" if demanded == "auto" else "broken"
+        found = report.reason if demanded == "auto" else f"{demanded} was demanded: {report.reason}"
+        return Finding("sandbox", state, found, report.remedy)
+    limits = f"; limits by {', '.join(report.limits)}" if report.limits else ""
+    open_to = f"; does not hold: {'; '.join(report.weaknesses)}"
+    lacks = f"; does not have: {'; '.join(report.lacks)}" if report.lacks else ""
+    found = f"{report.tier}: {report.reason.rstrip('.')}{limits}{open_to}{lacks}"
+    if report.tier == "bubblewrap":
+        return Finding("sandbox", "ok", found, report.remedy)
+    why = f" (bubblewrap: {report.why_not})" if report.why_not else ""
+    return Finding("sandbox", "note", found + why, report.remedy or 'sandbox.tier = "auto" uses bubblewrap')
 
 
 def _data(settings: Settings) -> Finding:

@@ -204,6 +204,8 @@ async def _warn_unconfined() -> None:
     report = await probed()
     if not report.confined:
         warn(f"warning: commands will run unconfined: {report.reason} (`etude doctor` says what to do)")
+    elif report.why_not:
+        warn(f"warning: commands run in the weaker tier {report.tier}: {report.why_not}")
 
 
 def _has_display() -> bool:

@@ -188,3 +188,27 @@ def test_every_key_of_the_documentation_exists() -> None:
     page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"^\| `([a-zA-Z_]+\.[a-zA-Z_.]+)` \|", page, flags=re.MULTILINE))
     assert listed == set(known_keys())
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "holds"),
+    [
+        ("auto", "bubblewrap", "bubblewrap"),
+        ("auto", "landlock", "auto"),
+        ("auto", "none", "auto"),
+        ("landlock", "bubblewrap", "bubblewrap"),
+        ("landlock", "auto", "landlock"),
+        ("landlock", "none", "landlock"),
+        ("bubblewrap", "landlock", "bubblewrap"),
+        ("none", "landlock", "landlock"),
+        ("none", "auto", "auto"),
+    ],
+)
+def test_a_workspace_may_only_demand_more_confinement(
+    user_file: Path, workspace: Path, mine: str, theirs: str, holds: str
+) -> None:
+    user_file.write_text(f'[sandbox]\ntier = "{mine}"\n')
+    (workspace / "etude.toml").write_text(f'[sandbox]\ntier = "{theirs}"\n')
+    settings = load(workspace=workspace)
+    assert settings.sandbox.tier == holds
+    assert bool(settings.warnings) == (holds != theirs)

@@ -3,11 +3,13 @@
 import os
 from pathlib import Path
 
+from tools.sandbox import landlock
 from tools.sandbox.policy import SandboxDied, SandboxPolicy, SandboxUnavailable, Tier
-from tools.sandbox.probe import SandboxReport, probe, probed
+from tools.sandbox.probe import TIERS, SandboxReport, probe, probed
 from tools.sandbox.sandbox import Ran, Sandbox
 
 __all__ = [
+    "TIERS",
     "Ran",
     "Sandbox",
     "SandboxDied",
@@ -31,14 +33,18 @@ async def start(policy: SandboxPolicy, root: Path) -> Sandbox:
         SandboxUnavailable: the demanded tier does not work here; the message says what to do.
     """
     if policy.tier != "auto":
-        return await Sandbox.open(policy, policy.tier, root)
+        return await _open(policy, policy.tier, root)
     report = await probed()
-    why = report.reason
-    if report.confined:
+    why = report.why_not
+    for tier in TIERS[TIERS.index(report.tier) : -1]:
         try:
-            return await Sandbox.open(policy, report.tier, root)
+            sandbox = await _open(policy, tier, root)
         except SandboxUnavailable as error:  # the machine can, but not for this workspace
-            why = error.message
+            why = f"{why} {error.message}".strip()
+            continue
+        if why:
+            sandbox.notices.insert(0, f"Commands run in the weaker tier {tier}: {why}")
+        return sandbox
     if os.geteuid() == 0:
         raise SandboxUnavailable(
             f"{why} A server that runs as root does not run commands unconfined by itself. Start it as an "
@@ -46,4 +52,11 @@ async def start(policy: SandboxPolicy, root: Path) -> Sandbox:
         )
     sandbox = await Sandbox.open(policy, "none", root)
     sandbox.notices.insert(0, f"Commands are NOT confined: {why}")
+    return sandbox
+
+
+async def _open(policy: SandboxPolicy, tier: Tier, root: Path) -> Sandbox:
+    sandbox = await Sandbox.open(policy, tier, root)
+    if tier == "landlock":
+        sandbox.notices.append(f"Commands are confined by Landlock: {'; '.join(landlock.limitations())}.")
     return sandbox

