@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tools.index import Index
+    from tools.index.indexer import Indexer
     from tools.sandbox.policy import SandboxPolicy
     from tools.shell import ShellSession
 
@@ -37,7 +39,9 @@ class Workspace:
 
     `seen` holds, per relative path, the hash of the content the model last saw: edits compare and swap
     on it. It is a fold of the log; whoever opens a session fills it. `shell` is started on first use.
-    `output_limit` bounds what one result shows (bytes): small models have little room.
+    `output_limit` bounds what one result shows (bytes): small models have little room. `index` is made by
+    `Index.of`; it lies below `cache`, or in a temporary folder. `indexer` is the process that feeds it,
+    shared by all workspaces of a server; without one the workspace starts its own.
     """
 
     root: Path
@@ -48,9 +52,19 @@ class Workspace:
     refresh: Refresh | None = None
     shell: "ShellSession | None" = None
     output_limit: int = 48 * 1024
+    cache: Path | None = None
+    index: "Index | None" = None
+    indexer: "Indexer | None" = None
+    owns_indexer: bool = False
 
     async def close(self) -> None:
-        """End the shell and everything that runs in its sandbox."""
+        """End the shell and everything that runs in its sandbox, and let go of the index."""
         if self.shell is not None:
             shell, self.shell = self.shell, None
             await shell.close()
+        index, self.index = self.index, None
+        if index is not None:
+            await index.close()
+        if self.owns_indexer and self.indexer is not None:
+            indexer, self.indexer, self.owns_indexer = self.indexer, None, False
+            await indexer.close()

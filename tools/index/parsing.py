@@ -1,0 +1,204 @@
+"""One source file parsed: its definitions, the identifiers it uses, where its syntax is broken.
+
+Runs in the child alone: the parsers are C code that meets hostile files.
+"""
+
+import re
+from dataclasses import astuple, dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Final, cast
+
+import orjson
+
+from tools.index.languages import language
+from tools.index.signatures import doc_above, doc_inside, one_line
+from tools.index.symbol import Kind, Symbol
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser, Query
+
+    from tools.index.languages.language import Language
+
+MAX_BYTES: Final = 1_000_000
+"""The largest text that is parsed or indexed."""
+MAX_SYMBOLS: Final = 20_000
+MAX_WORDS: Final = 50_000
+MAX_WORD: Final = 120
+MAX_ERRORS: Final = 50
+"""Most of a file that are kept; whoever writes more definitions in one file generated them."""
+
+_WORD: Final = re.compile(rb"\n|[A-Za-z_$\x80-\xff][\w$\x80-\xff]*")
+_SCOPES: Final = frozenset(
+    {"module", "class", "interface", "struct", "enum", "union", "scope", "function", "method"}
+)
+_WEAK: Final = frozenset({"field", "variable", "type"})
+"""Kinds that give way where the same name is also found as something more definite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """A place where the syntax is broken. `missing` is what the parser expected, "" where it cannot say."""
+
+    line: int
+    missing: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """`flaws` holds the first ones, `errors` counts all."""
+
+    language: str
+    symbols: tuple[Symbol, ...]
+    errors: int = 0
+    flaws: tuple[Flaw, ...] = ()
+    cut: bool = False
+
+    def packed(self) -> bytes:
+        return orjson.dumps(
+            [
+                self.language,
+                [astuple(symbol) for symbol in self.symbols],
+                self.errors,
+                [astuple(flaw) for flaw in self.flaws],
+                self.cut,
+            ]
+        )
+
+    @classmethod
+    def unpacked(cls, data: bytes) -> "Parsed":
+        name, symbols, errors, flaws, cut = orjson.loads(data)
+        return cls(
+            name, tuple(Symbol(*one) for one in symbols), errors, tuple(Flaw(*one) for one in flaws), cut
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Grammar:
+    language: "Language"
+    parser: "Parser"
+    query: "Query"
+    errors: "Query"
+
+
+@cache
+def _grammar(name: str) -> _Grammar:
+    import tree_sitter
+
+    known = language(name)
+    grammar = tree_sitter.Language(known.grammar())
+    query = tree_sitter.Query(grammar, known.definitions + known.blanks)
+    errors = tree_sitter.Query(grammar, "(ERROR) @error (MISSING) @missing")
+    return _Grammar(known, tree_sitter.Parser(grammar), query, errors)
+
+
+def parse(name: str, data: bytes, flaws: bool = False) -> tuple[Parsed, dict[bytes, list[int]]]:
+    """What a text of a language holds, and its identifiers with the lines they are on.
+
+    With `flaws` broken places are looked for, else there are none.
+    """
+    import tree_sitter
+
+    grammar = _grammar(name)
+    tree = grammar.parser.parse(data)
+    root = tree.root_node
+    blanked = bytearray(data)
+    found: dict[int, tuple[str, Node, Node, Node | None]] = {}
+    for _, captures in tree_sitter.QueryCursor(grammar.query).matches(root):
+        if (blanks := captures.get("blank")) is not None:
+            for node in blanks:
+                start, end = node.start_byte, node.end_byte
+                # Line ends stay, so that lines can be counted on what is left.
+                blanked[start:end] = (
+                    b" " * (end - start)
+                    if b"\n" not in data[start:end]
+                    else re.sub(rb"[^\n]", b" ", data[start:end])
+                )
+            continue
+        title = captures["name"][0]
+        kind = next(key for key in captures if key not in ("name", "container", "_call"))
+        known = found.get(title.start_byte)
+        if known is None or (known[0] in _WEAK and kind not in _WEAK):
+            container = captures.get("container")
+            found[title.start_byte] = (kind, title, captures[kind][0], container[0] if container else None)
+    symbols = _symbols(grammar.language, data, found)
+    broken = _flaws(grammar, root) if flaws and root.has_error else (0, ())
+    cut = len(symbols) > MAX_SYMBOLS
+    parsed = Parsed(name, tuple(symbols[:MAX_SYMBOLS]), *broken, cut)
+    return parsed, _words(bytes(blanked), grammar.language.keywords)
+
+
+def _symbols(
+    known: "Language", data: bytes, found: "dict[int, tuple[str, Node, Node, Node | None]]"
+) -> list[Symbol]:
+    lines = data.split(b"\n")
+    placed: list[tuple[int, int, int, Node, tuple[str, Node, Node, Node | None]]] = []
+    for at, one in found.items():
+        outer = one[2]
+        while known.wrappers and (parent := outer.parent) is not None and parent.type in known.wrappers:
+            outer = parent
+        placed.append((outer.start_byte, -outer.end_byte, at, outer, one))
+    placed.sort(key=lambda one: one[:3])
+    symbols: list[Symbol] = []
+    scopes: list[tuple[int, str, str]] = []
+    for start, negative_end, _, outer, (kind, title, node, container) in placed:
+        while scopes and scopes[-1][0] <= start:
+            scopes.pop()
+        name = one_line(title.text or b"", 200)
+        inside = known.separator.join(scope[1] for scope in scopes)
+        if container is not None:
+            belongs = one_line(container.text or b"", 200)
+            inside = f"{inside}{known.separator}{belongs}" if inside else belongs
+        if kind == "function" and scopes and scopes[-1][2] in known.methods_in:
+            kind = "method"
+        if kind in _SCOPES:
+            scopes.append((-negative_end, name, kind))
+        if kind == "scope" or not name:
+            continue
+        body = node.child_by_field_name("body")
+        head = data[node.start_byte : body.start_byte if body is not None else node.end_byte]
+        if known.doc == "inside":
+            doc = doc_inside(body) if body is not None else ""
+        else:
+            doc = doc_above(lines, outer.start_point.row, known.attributes)
+        last = outer.end_point
+        symbols.append(
+            Symbol(
+                cast(Kind, kind),
+                name,
+                inside[-400:],
+                title.start_point.row + 1,
+                last.row + (last.column > 0),
+                start,
+                -negative_end,
+                one_line(head, 240),
+                doc,
+            )
+        )
+        if len(symbols) > MAX_SYMBOLS:
+            break
+    return symbols
+
+
+def _flaws(grammar: _Grammar, root: "Node") -> tuple[int, tuple[Flaw, ...]]:
+    import tree_sitter
+
+    found = tree_sitter.QueryCursor(grammar.errors).captures(root)
+    flaws = [Flaw(node.start_point.row + 1) for node in found.get("error", ())]
+    flaws += [Flaw(node.start_point.row + 1, node.type) for node in found.get("missing", ())]
+    flaws.sort(key=lambda flaw: flaw.line)
+    return len(flaws), tuple(flaws[:MAX_ERRORS])
+
+
+def _words(code: bytes, keywords: frozenset[bytes]) -> dict[bytes, list[int]]:
+    """The identifiers of code whose comments and strings are blank, each with its lines."""
+    words: dict[bytes, list[int]] = {}
+    line = 1
+    for word in _WORD.findall(code):
+        if word == b"\n":
+            line += 1
+        elif (lines := words.get(word)) is not None:
+            if lines[-1] != line:
+                lines.append(line)
+        elif word not in keywords and len(word) <= MAX_WORD and len(words) < MAX_WORDS:
+            words[word] = [line]
+    return words
