@@ -3,8 +3,12 @@
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
+from tools.delete import Delete
 from tools.edit import Edit
+from tools.glob import Glob
 from tools.grep import Grep
+from tools.listing import List
+from tools.move import Move
 from tools.read import Read
 from tools.shell import Shell
 from tools.shell_kill import ShellKill
@@ -12,6 +16,7 @@ from tools.shell_read import ShellRead
 from tools.shell_send import ShellSend
 from tools.todo import Todo
 from tools.tool import Tool
+from tools.write import Write
 
 Profile = Literal["full", "compact"]
 """`full` offers every tool and describes it at length; `compact` fits small models (≤ 500 prompt tokens in
@@ -24,8 +29,13 @@ TOOLS: dict[str, Tool] = {
     tool.name: tool
     for tool in (
         Read(),
+        List(),
+        Glob(),
         Grep(),
         Edit(),
+        Write(),
+        Delete(),
+        Move(),
         Shell(),
         ShellRead(),
         ShellSend(),
