@@ -38,6 +38,15 @@ def _ranked(*order: str) -> Callable[[Any, Any], bool]:
     return lambda value, current: order.index(value) <= order.index(current)
 
 
+def _fewer_hosts(value: bool | tuple[str, ...], current: bool | tuple[str, ...]) -> bool:
+    """No network is less than a list of hosts, and that is less than all of it."""
+    if isinstance(value, bool) or isinstance(current, bool):
+        return current is True or value is False
+    from tools.sandbox.network import AllowList  # with the sandbox, which few commands need
+
+    return AllowList.parse(current).covers(AllowList.parse(value))
+
+
 def _stricter(value: str, current: str) -> bool:
     """Of the tiers; `auto` may end below `landlock`, so that neither of these two is the stricter one."""
     return value in (current, "bubblewrap") or current == "none"
@@ -49,7 +58,7 @@ NARROWS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "agent.summarize_at": _lower,
     "agent.max_summaries": _lower,
     "sandbox.tier": _stricter,
-    "sandbox.network": _lower,
+    "sandbox.network": _fewer_hosts,
     "sandbox.read": lambda value, current: set(value) <= set(current),
     "sandbox.memory_mb": _lower,
     "sandbox.pids": _lower,
@@ -113,7 +122,8 @@ def _is_list(key: str) -> bool:
     table, _, name = key.partition(".")
     if table not in TABLES or table == "models":
         return False
-    return get_origin(_fields(Settings.model_fields[table].annotation).get(name)) is tuple
+    annotation = _fields(Settings.model_fields[table].annotation).get(name)
+    return any(get_origin(kind) is tuple for kind in (annotation, *get_args(annotation)))
 
 
 def _check(key: str, source: str) -> None:
@@ -162,7 +172,8 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, str, An
             yield variable, NAMED[variable], text
         elif variable.startswith("ETUDE_") and "__" in variable:
             key = variable.removeprefix("ETUDE_").lower().replace("__", ".")
-            yield variable, key, [part.strip() for part in text.split(",")] if _is_list(key) else text
+            listed = _is_list(key) and text.lower() not in ("true", "false")
+            yield variable, key, [part.strip() for part in text.split(",")] if listed else text
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from agent.events import Mode
 from agent.models.settings import ModelSettings
@@ -57,10 +57,22 @@ class SandboxSettings(Table):
     tier: Literal["auto", "bubblewrap", "landlock", "none"] = Field(
         default="auto", description="confinement of commands"
     )
-    network: bool = Field(default=False, description="whether commands reach the network")
+    network: bool | tuple[str, ...] = Field(
+        default=False, description="whether commands reach the network, or the hosts that they may reach"
+    )
     read: tuple[Path, ...] = Field(default=(), description="more folders that commands may read")
     memory_mb: int = Field(default=4096, ge=64, description="memory of a workspace's commands, MiB")
     pids: int = Field(default=512, ge=16, description="processes of a workspace's commands")
+
+    @field_validator("network")
+    @classmethod
+    def _hosts(cls, value: bool | tuple[str, ...]) -> bool | tuple[str, ...]:
+        if isinstance(value, bool):
+            return value
+        from tools.sandbox.network import AllowList  # with the sandbox, which few commands need
+
+        AllowList.parse(value)
+        return value or False
 
 
 class PrivacySettings(Table):

@@ -125,8 +125,39 @@ def test_a_workspace_may_narrow(user_file: Path, workspace: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("users", "theirs", "holds"),
+    [
+        ("true", '["pypi.org"]', ("pypi.org",)),
+        ("true", "true", True),
+        ('["pypi.org", "*.npmjs.org"]', '["registry.npmjs.org:443"]', ("registry.npmjs.org:443",)),
+        ('["pypi.org"]', "false", False),
+        ('["pypi.org"]', "[]", False),
+        ('["pypi.org"]', "true", ("pypi.org",)),
+        ('["pypi.org"]', '["pypi.org", "evil.example"]', ("pypi.org",)),
+        ('["pypi.org"]', '["*.pypi.org"]', ("pypi.org",)),
+        ("false", '["pypi.org"]', False),
+    ],
+)
+def test_a_list_of_hosts_lies_between_no_network_and_all_of_it(
+    user_file: Path, workspace: Path, users: str, theirs: str, holds: object
+) -> None:
+    user_file.write_text(f"[sandbox]\nnetwork = {users}\n")
+    (workspace / "etude.toml").write_text(f"[sandbox]\nnetwork = {theirs}\n")
+    assert load().for_workspace(workspace).sandbox.network == holds
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [("true", True), ("False", False), ("pypi.org, *.npmjs.org", ("pypi.org", "*.npmjs.org"))],
+)
+def test_hosts_come_from_the_environment_too(user_file: Path, text: str, holds: object) -> None:
+    assert load(environ={"ETUDE_SANDBOX__NETWORK": text}).sandbox.network == holds
+
+
+@pytest.mark.parametrize(
     ("written", "says"),
     [
+        ('[sandbox]\nnetwork = ["https://pypi.org"]', "'https://pypi.org' is not a host"),
         ("[agent]\nmoed = 'ask'", "'agent.mode'"),
         ("[agnet]\nmode = 'ask'", "'agent.mode'"),
         ("[models.big]\nmodle = 'x'", "'models.big.model'"),

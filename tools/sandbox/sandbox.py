@@ -12,13 +12,16 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tools.errors import ToolTimeout
 from tools.sandbox import cgroups, processes, remount, scripts
 from tools.sandbox.channel import OutputFifo, Status, StatusReader
 from tools.sandbox.launch import START_S, Launched, explain, launch
 from tools.sandbox.policy import SandboxDied, SandboxPolicy, SandboxUnavailable, Tier
+
+if TYPE_CHECKING:
+    from tools.sandbox.proxy import Proxy
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +53,7 @@ class Sandbox:
         self.init = launched.init
         self.guard = launched.guard
         self.notices = list(launched.guard.notices)
+        self.proxy: Proxy | None = None
         self.on_shell_exit: Callable[[int], None] = lambda code: None
         self._launched = launched
         self._loop = asyncio.get_running_loop()
@@ -86,9 +90,31 @@ class Sandbox:
         if ready is None:
             await sandbox.close()
             raise SandboxUnavailable(f"The sandbox did not answer within {START_S:g} s.")
+        try:
+            await sandbox._connect(policy)
+        except BaseException:
+            await sandbox.close()
+            raise
         os.close(launched.errors)
         launched.errors = -1
         return sandbox
+
+    async def _connect(self, policy: SandboxPolicy) -> None:
+        """Open the way out where the network is a list of hosts."""
+        if not policy.hosts:
+            return
+        if self.tier == "bubblewrap":
+            from tools.sandbox.outlet import outlet  # with an HTTP library that few sandboxes need
+
+            self.proxy = await outlet(self.init, policy.hosts)
+        elif self.confined:
+            self.notices.append("The hosts in sandbox.network cannot be reached in this tier: no network.")
+        else:
+            self.notices.append("The list in sandbox.network holds nothing back here: the network is open.")
+
+    def news(self) -> list[str]:
+        """What to tell with the next result: connections that were refused."""
+        return self.proxy.news() if self.proxy is not None else []
 
     # -- life ------------------------------------------------------------------------------------------
 
@@ -128,6 +154,8 @@ class Sandbox:
             if descriptor >= 0:
                 os.close(descriptor)
         self.guard.release()
+        if self.proxy is not None:
+            await self.proxy.close()
         await asyncio.to_thread(shutil.rmtree, self.run_folder, ignore_errors=True)
         if launched.group is not None:
             await asyncio.to_thread(cgroups.remove_soon, launched.group)
