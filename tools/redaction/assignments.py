@@ -1,0 +1,233 @@
+"""Secrets that their name gives away: assignments, headers, URLs and options with a credential."""
+
+import base64
+import binascii
+import re
+from typing import Final
+
+from tools.redaction.spans import Span
+from tools.redaction.values import classes, distinctive, entropy, is_secret, looks_random, stands_in
+
+_NAME: Final = (
+    rb"(?i:passw(?:or)?d|passphrase|passwort|pwd|secret|token|api[_.-]?key|credentials?|authorization|cookie|"
+    rb"[_-]pass|[_-]auth|_authtoken|"
+    rb"(?:secret|private|access|account|encryption|signing|master|auth|service|shared|sharedaccess|license)"
+    rb"[_.-]?key(?:[_-]?id)?)"
+)
+_UPPER_KEY: Final = rb"[A-Z0-9]_KEY"
+_CLOSED: Final = rb"(?:[_-]?[0-9]{1,2}|(?i:[_-](?:value|base64|b64|hash)))?(?:\\*[\"'`])?\]?"
+NAMED: Final = rb"(?:" + _NAME + rb"|" + _UPPER_KEY + rb")" + _CLOSED + rb"[ \t]*(?:=>|:=|===?|=|:)"
+"""A name that ends like a secret's, with what assigns."""
+OPTION: Final = rb"--?[a-z0-9-]*(?i:passw(?:or)?d|passphrase|secret|token|api[_-]?key)[ \t]+"
+LOGIN: Final = rb"login[ \t]+[^ \t\n]+[ \t]+password[ \t]+"
+USER: Final = rb"(?:[ \t]-u|--user|--proxy-user)[ \t=][ \t]*[\"']?[A-Za-z0-9_.@-]+:"
+URL: Final = rb"://[^\s/@:\"'<>`]*:[^\s/@\"'<>`]+@"
+URL_TOKEN: Final = rb"://[A-Za-z0-9_.-]+@"
+BEARER: Final = rb"(?i:bearer)[ \t]+[A-Za-z0-9]"
+
+_ANNOTATED: Final = re.compile(rb"[ \t]*[A-Za-z_][\w\[\], |.]{0,60}?[ \t]*=[ \t]*(?!=)")
+_OPENING: Final = re.compile(rb"[ \t]*(?:[bBrRuUfF]{1,2}(?=[\"']))?(?P<quote>\\*(?:\"\"\"|'''|[\"'`]))?")
+_BARE: Final = re.compile(rb"[^\s\"'`,;&<>(){}|\\]+")
+_REST: Final = re.compile(rb"[^\s\"'`]+")
+_SCHEME: Final = re.compile(rb"(?i:bearer|basic|token|apikey|bot|digest|key)[ \t]+")
+_LINE_START: Final = re.compile(
+    rb"(?:^|[:\t>|+-]|(?<=\n))[ \t]*(?:export[ \t]+|set[ \t]+|ENV[ \t]+|declare -x[ \t]+|-[ \t]+)?$"
+)
+_NAME_CHARACTERS: Final = re.compile(rb"[\w.-]*$")
+_PAIR: Final = re.compile(rb"(?P<name>[^\s=;,\"']+)=(?P<value>[^\s;,\"']+)")
+_TOKEN: Final = re.compile(rb"[A-Za-z0-9._~+/|=-]+")
+_NOT_SECRET: Final = re.compile(
+    rb"(?i:max|min|num|total|count|input|output|prompt|completion|csrf_?cookie|next|continuation|page|pad|eos|bos|"
+    rb"unk|sep|cls|mask|start|end|stop|special|public|session_?cookie|invalid|expected)[_.-]?(?i:token|cookie)s?$"
+)
+
+
+def assigned(data: bytes, at: int, sep: int, end: int) -> list[Span]:
+    """The secret that a name ending before `sep` is given, if it is one. `at` is where the name was met."""
+    line = data.rfind(b"\n", max(0, at - 400), at) + 1 or max(0, at - 400)
+    head = _NAME_CHARACTERS.search(data, line, at)
+    begin = head.start() if head else at
+    name = data[begin:sep]
+    lower = name.lower().rstrip(b"\"'`:=>] \t\\")
+    if lower.endswith((b"authorization", b"cookie")) and not lower.endswith(b"_cookie"):
+        return header(data, sep, end, cookie=lower.endswith(b"cookie"))
+    if _NOT_SECRET.search(lower):
+        return []
+    start, stop, quoted = value_at(data, sep, end, name)
+    scheme = _SCHEME.match(data, start, stop)
+    if scheme is not None and scheme.end() < stop:
+        start = scheme.end()
+    value = data[start:stop]
+    before = data[line:begin].rstrip(b"\"'")
+    first = _LINE_START.search(before) is not None or not before.strip()
+    tight = name.endswith(b"=") and not name.endswith((b"==", b" =", b"\t="))
+    constant = name[:1].isalpha() and lower.upper() == name.rstrip(b"\"'`:=>] \t\\")
+    plain = first and ((tight and constant and not quoted) or (tight and constant and quoted))
+    weak_name = lower.endswith((b"_key", b"key_id")) and not _strong_key(lower)
+    if weak_name:
+        found = len(value) >= 16 and looks_random(value) and not stands_in(value)
+    else:
+        found = is_secret(value, plain=plain, numeric=b"token" not in lower)
+    return [Span(start, stop, kind_of(lower), 4, distinctive(value))] if found else []
+
+
+def _strong_key(lower: bytes) -> bool:
+    return (
+        re.search(
+            rb"(?:secret|private|access|account|encryption|signing|master|auth|api|shared|sharedaccess|service|license)[_.-]?key(?:[_-]?id)?$",
+            lower,
+        )
+        is not None
+    )
+
+
+def kind_of(name: bytes) -> str:
+    """What a placeholder calls the value of something of this name."""
+    for word, kind in (
+        (b"pass", "password"),
+        (b"pwd", "password"),
+        (b"token", "token"),
+        (b"key", "key"),
+        (b"cred", "credential"),
+        (b"auth", "credential"),
+    ):
+        if word in name:
+            return kind
+    return "secret"
+
+
+def value_at(data: bytes, at: int, end: int, name: bytes = b"") -> tuple[int, int, bool]:
+    """Where a value lies that begins at or behind `at`: in quotes, escaped quotes, or bare. On one line."""
+    line_end = data.find(b"\n", at, end)
+    end = end if line_end < 0 else line_end
+    if name.endswith(b":") and (annotated := _ANNOTATED.match(data, at, end)):
+        at = annotated.end()
+    opening = _OPENING.match(data, at, end)
+    assert opening is not None
+    quote, at = opening["quote"], opening.end()
+    if quote is None:
+        tight = name.endswith(b"=")
+        upper = name[:1].isupper() and name.upper() == name
+        rule = _REST if name.endswith(b":") or (tight and upper) else _BARE
+        found = rule.match(data, at, end)
+        stop = found.end() if found else at
+        while stop > at and data[stop - 1 : stop] in b",;)]}\\":
+            stop -= 1
+        if rule is _REST and (cut := data.find(b"&", at, stop)) > 0 and b"=" in data[cut:stop]:
+            stop = cut  # one of several parameters
+        return at, stop, False
+    stop = at
+    while True:
+        stop = data.find(quote, stop, end)
+        if stop < 0:
+            return at, _cut(data, at, end), True
+        if len(quote) == 1 or quote[:1] != b"\\":
+            slashes = stop - len(data[at:stop].rstrip(b"\\")) - at
+            if slashes % 2:
+                stop += 1
+                continue
+        return at, stop, True
+
+
+def _cut(data: bytes, at: int, end: int) -> int:
+    """The end of a value whose closing quote is not on its line."""
+    found = _REST.match(data, at, end)
+    return found.end() if found else at
+
+
+def header(data: bytes, at: int, end: int, *, cookie: bool) -> list[Span]:
+    """Credentials in the value of an `Authorization` or `Cookie` header."""
+    line_end = data.find(b"\n", at, end)
+    end = min(end if line_end < 0 else line_end, at + 8192)
+    opening = _OPENING.match(data, at, end)
+    assert opening is not None
+    begin = opening.end()
+    stop = end
+    for quote in (b'"', b"'", b"`"):
+        if (found := data.find(quote, begin, stop)) >= 0:
+            stop = found
+    if cookie:
+        pairs = _PAIR.finditer(data, begin, stop)
+        return [
+            Span(*pair.span("value"), "cookie", 3, True)
+            for pair in pairs
+            if looks_random(pair["value"]) and not stands_in(pair["value"])
+        ]
+    scheme = _SCHEME.match(data, begin, stop)
+    if scheme is not None:
+        begin = scheme.end()
+    found = _TOKEN.match(data, begin, stop)
+    if found is None or len(found[0]) < 8:
+        return []
+    value = found[0]
+    basic = scheme is not None and scheme[0].lower().startswith(b"basic")
+    if stands_in(value) or not (_credential(value) or (basic and _user_and_password(value))):
+        return []
+    return [Span(*found.span(), "authorization", 3, distinctive(value))]
+
+
+def _credential(value: bytes) -> bool:
+    """Where a credential is announced, less is asked of it."""
+    digits = any(48 <= byte <= 57 for byte in value)
+    return looks_random(value) or (
+        len(value) >= 16 and digits and classes(value) >= 2 and entropy(value) >= 3.3
+    )
+
+
+def _user_and_password(value: bytes) -> bool:
+    try:
+        decoded = base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    user, colon, password = decoded.partition(b":")
+    return (
+        bool(colon)
+        and decoded.isascii()
+        and password != user
+        and not stands_in(password)
+        and len(password) >= 6
+    )
+
+
+def bearer(data: bytes, at: int, end: int) -> list[Span]:
+    """A bearer token without its header's name. `at` is the token's first character."""
+    found = _TOKEN.match(data, at, min(end, at + 8192))
+    if found is None or len(found[0]) < 16 or not _credential(found[0]) or stands_in(found[0]):
+        return []
+    return [Span(*found.span(), "authorization", 3, True)]
+
+
+def option(data: bytes, at: int, end: int) -> list[Span]:
+    """The value of a command line option, of a `.netrc` or of `user:password`. It begins at `at`."""
+    start, stop, _ = value_at(data, at, end)
+    value = data[start:stop]
+    if value.startswith(b"-") or not is_secret(value):
+        return []
+    return [Span(start, stop, "password", 4, distinctive(value))]
+
+
+def url(data: bytes, at: int, end: int) -> list[Span]:
+    """The password in `scheme://user:password@host`. `at` is the colon of the scheme, `end` behind the @."""
+    colon = data.find(b":", at + 3, end)
+    user, start, stop = data[at + 3 : colon], colon + 1, end - 1
+    value = data[start:stop]
+    weak = value.lower() == user.lower() or re.fullmatch(
+        rb"(?:\W|%..|pass|word|user|pw|secret|test|host|port|[a-z])*", value.lower()
+    )
+    if len(value) < 6 or stands_in(value) or weak:
+        return []
+    if b"{" in value or b"(" in value or (value.isalpha() and len(value) < 12) or not _drawn_password(value):
+        return []
+    return [Span(start, stop, "url-password", 2, distinctive(value))]
+
+
+def _drawn_password(value: bytes) -> bool:
+    return any(48 <= byte <= 57 for byte in value) or len(value) >= 12 or value.lower() != value
+
+
+def url_token(data: bytes, at: int, end: int) -> list[Span]:
+    """A token that stands for user and password in `scheme://token@host`."""
+    value = data[at + 3 : end - 1]
+    if len(value) < 20 or not looks_random(value) or stands_in(value):
+        return []
+    return [Span(at + 3, end - 1, "url-token", 2, True)]

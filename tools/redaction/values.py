@@ -1,0 +1,109 @@
+"""Whether a value looks like a secret, or like what stands in the place of one."""
+
+import re
+from collections import Counter
+from math import log2
+from typing import Final
+
+MARK: Final = b"[secret:"
+"""How a placeholder begins."""
+
+_STAND_IN: Final = re.compile(
+    rb"^\$|\$[{(]|(?-i:\$[A-Z_]{3,})|%\(|%[sd]$|\{\{|^<.*>$|\*{3,}|\.{3,}|x{4,}|X{4,}|"
+    rb"(?:^|[-_ .])(?:example|sample|dummy|fake|changeme|change[-_]?(?:me|this|it)|placeholder|"
+    rb"replace[-_]?me|redacted|removed|hidden|masked|todo|fixme|your|insert|undefined|insecure)(?:[-_ .]|$)|"
+    rb"^your|^my[-_]?(?:secret|token|password|key)|EXAMPLE|\[secret:",
+    re.IGNORECASE,
+)
+_PATH: Final = re.compile(rb"^(?:~|\.{0,2})/[\w.~/@-]*$|^[A-Za-z]:\\|^[a-z][a-z0-9+.-]*://[^@]*$")
+_CODE: Final = re.compile(rb"^[A-Za-z_][\w]*(?:(?:\.|->|::)[A-Za-z_]\w*)*(?:[(\[{].*)?$")
+_PART: Final = re.compile(rb"[A-Za-z0-9]+")
+_RUN: Final = re.compile(rb"[a-z]+|[A-Z]+|[0-9]+")
+_ORDINARY: Final = frozenset(
+    b"none null nil true false yes no on off empty test testing tester password passwd passphrase pass pw "
+    b"pwd secret token key user username admin administrator root guest postgres mysql redis mongo rabbitmq "
+    b"default string str bytes bearer basic digest negotiate required optional development production "
+    b"staging local localhost ollama dummy foo bar baz foobar qwerty letmein "
+    b"12345 123456 1234567 12345678 123456789 1234567890 abc123 test123 test1234 pass123 pass1234 password1 "
+    b"password12 password123 password1234 secret1 secret123 admin123 token1 token123 user123 abcdef123456 "
+    b"abcd1234 a1b2c3d4 passw0rd p4ssw0rd p@ssw0rd p@ssword pa55word pa$$word".split()
+)
+
+
+def entropy(value: bytes) -> float:
+    """Shannon entropy of the bytes of a value, in bits for each."""
+    size = len(value)
+    return -sum(n / size * log2(n / size) for n in Counter(value).values()) if size else 0.0
+
+
+def stands_in(value: bytes) -> bool:
+    """Whether a value is the place of a secret rather than one: a template, a word for it, nothing."""
+    return not value or value.strip(b"\"'").lower() in _ORDINARY or _STAND_IN.search(value) is not None
+
+
+def looks_random(value: bytes) -> bool:
+    """Whether some part of a value was drawn rather than named: letters and digits in short runs."""
+    if len(value) < 8 or entropy(value) < 2.7:
+        return False
+    return any(_drawn(part) for part in _PART.findall(value))
+
+
+def _drawn(part: bytes) -> bool:
+    runs = len(_RUN.findall(part))
+    digits = sum(48 <= byte <= 57 for byte in part)
+    if digits == len(part) or len(part) < 8:
+        return False
+    if digits:
+        return len(part) / runs <= (3.2 if len(part) < 16 or digits > 2 else 2.6)
+    # Letters alone: words in camel case have runs of one and of many; drawn ones are short throughout.
+    return len(part) >= 20 and len(part) / runs <= 2.3 and entropy(part) >= 3.5
+
+
+def classes(value: bytes) -> int:
+    """How many of lower case, upper case, digits and other characters a value has."""
+    return sum(
+        any(low <= byte <= high for byte in value) for low, high in ((97, 122), (65, 90), (48, 57))
+    ) + any(not (48 <= byte <= 57 or 65 <= byte <= 90 or 97 <= byte <= 122) for byte in value)
+
+
+def is_secret(value: bytes, *, numeric: bool = False, plain: bool = False) -> bool:
+    """Whether the value of something named like a secret is one.
+
+    `plain`: it is written as configuration (`NAME=value` at the start of a line), where nothing but a value
+    can stand, so that weaker ones count too. `numeric`: a number may be one (a password, not a token count).
+    """
+    if len(value) < 6 or len(value) > 8192 or stands_in(value) or _PATH.match(value):
+        return False
+    if value.isdigit():
+        return numeric and plain and len(value) >= 6
+    if b" " in value or b"\t" in value:
+        return False
+    if looks_random(value):
+        return True
+    if plain:
+        kinds = classes(value)
+        ordinary = _CODE.match(value) is not None and not any(48 <= byte <= 57 for byte in value)
+        return (kinds >= 2 and not ordinary) or len(value) >= 24
+    return len(value) >= 8 and _mixed(value)
+
+
+def _mixed(value: bytes) -> bool:
+    """A made-up password: at least three kinds of characters, none of them because it is code."""
+    if _CODE.match(value) or re.search(rb"[(){}\[\]<>=]|::|->|\w\.\w", value):
+        return False
+    return (
+        classes(value.translate(None, b"-_.:\\")) >= 3
+        and any(48 <= byte <= 57 for byte in value)
+        and b"/" not in value
+    )
+
+
+def distinctive(value: bytes) -> bool:
+    """Whether a value can be replaced wherever it stands without breaking ordinary text."""
+    if len(value) < 8 or stands_in(value) or value.isdigit() or b"\n" in value:
+        return False
+    return (
+        looks_random(value)
+        or (classes(value) >= 3 and len(value) >= 8 and not _CODE.match(value))
+        or (len(value) >= 20 and entropy(value) >= 3.3 and classes(value) >= 2 and not _CODE.match(value))
+    )
