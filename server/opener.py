@@ -21,6 +21,7 @@ from server.live import LiveSession, SessionFailed
 from server.metrics import Metrics
 from server.places import cache_dir, data_dir
 from server.store import SessionBusy, Store, StoreError
+from tools.index.indexer import Indexer
 from tools.sandbox.policy import SandboxPolicy
 from tools.workspace import Workspace
 
@@ -66,6 +67,7 @@ class Opener:
         """By the name they were asked for and by their own: who knows a model's window."""
         self._default = ""
         self._lock = asyncio.Lock()
+        self._indexer = Indexer()
 
     # ---- models
 
@@ -122,6 +124,7 @@ class Opener:
         models, self._models = list(self._models.values()), {}
         for model in models:
             await model.close()
+        await self._indexer.close()
 
     # ---- sessions
 
@@ -148,6 +151,8 @@ class Opener:
                 buffers=live.editors.buffers,
                 write_through=live.write_through,
                 refresh=live.refresh,
+                cache=cache_dir(),
+                indexer=self._indexer,
             )
             ask = live.permissions.ask
             model = await self._model_or_reason(_last_model(events))

@@ -14,6 +14,7 @@ from tools.shell import Shell
 from tools.shell_kill import ShellKill
 from tools.shell_read import ShellRead
 from tools.shell_send import ShellSend
+from tools.symbols import Symbols
 from tools.todo import Todo
 from tools.tool import Tool
 from tools.write import Write
@@ -32,6 +33,7 @@ TOOLS: dict[str, Tool] = {
         List(),
         Glob(),
         Grep(),
+        Symbols(),
         Edit(),
         Write(),
         Delete(),
