@@ -38,6 +38,7 @@ class Index:
                 workspace.indexer = Indexer()
                 workspace.owns_indexer = True
             folder = workspace.cache or workspace.indexer.temporary()
+            workspace.indexer.use(workspace.root)
             workspace.index = cls(workspace.root, database_of(workspace.root, folder), workspace.indexer)
         return workspace.index
 

@@ -24,6 +24,7 @@ MAX_REQUESTS: Final = 64
 MAX_DEATHS: Final = 12
 QUIET_S: Final = 60.0
 """A child that died so often within a minute is not started again for a minute."""
+GRACE_S: Final = 2.0
 JOURNAL: Final = 8192
 """Bytes in which the child notes the file it works on, so that one that kills it is known."""
 
@@ -48,6 +49,7 @@ class Indexer:
         self._tasks: set[asyncio.Task[State]] = set()
         self._ids = count(1)
         self._states: dict[str, State] = {}
+        self._users: dict[str, int] = {}
         self._deaths: list[float] = []
         self._suspects: list[str] = []
         self._journal = -1
@@ -113,8 +115,16 @@ class Indexer:
             return None
         return Parsed.unpacked(body) if answer.get("parsed") else None
 
+    def use(self, root: Path) -> None:
+        """One more uses this workspace's index, until it calls `forget`."""
+        self._users[str(root)] = self._users.get(str(root), 0) + 1
+
     async def forget(self, root: Path) -> None:
-        """Let the child close a workspace that nobody uses any more."""
+        """One less does; the child closes what nobody uses any more."""
+        self._users[str(root)] = self._users.get(str(root), 1) - 1
+        if self._users[str(root)] > 0:
+            return
+        del self._users[str(root)]
         self._states.pop(str(root), None)
         if self.pid is not None:
             with contextlib.suppress(_Died):
@@ -179,10 +189,9 @@ class Indexer:
                     future.set_result((message, data))
         except BadFrame as error:
             log.error("the indexing process is not understood and is ended: %s", error)
+            process.kill()
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+            await _ended(process)
             if not self._closed:
                 self._mourn(process.returncode)
             for future in self._waiting.values():
@@ -209,9 +218,8 @@ class Indexer:
         self._closed = True
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()  # it ends at the end of its input
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
-        if self._reader is not None:
+        if self._process is not None and self._reader is not None:
+            await _ended(self._process)
             await self._reader
         if self._tasks:
             await asyncio.wait(self._tasks)
@@ -220,6 +228,17 @@ class Indexer:
             self._journal = -1
         if self._folder is not None:
             await asyncio.to_thread(shutil.rmtree, self._folder, True)
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    """Wait for a process that ends by itself; one that does not is killed. (To kill one that has just ended
+    would take its status from whoever waits for it.)"""
+    try:
+        async with asyncio.timeout(GRACE_S):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
 
 
 def _memory() -> int:

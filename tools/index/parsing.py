@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, cast
 import orjson
 
 from tools.index.languages import language
-from tools.index.signatures import doc_above, doc_inside, one_line
+from tools.index.signatures import doc_above, doc_inside, one_line, signature
 from tools.index.symbol import Kind, Symbol
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ MAX_ERRORS: Final = 50
 """Most of a file that are kept; whoever writes more definitions in one file generated them."""
 
 _WORD: Final = re.compile(rb"\n|[A-Za-z_$\x80-\xff][\w$\x80-\xff]*")
+_UNQUOTED: Final = re.compile(_WORD.pattern + rb"+(?![\"'])")
+"""The same, but for what a quote mark follows directly."""
 _SCOPES: Final = frozenset(
     {"module", "class", "interface", "struct", "enum", "union", "scope", "function", "method"}
 )
@@ -124,7 +126,7 @@ def parse(name: str, data: bytes, flaws: bool = False) -> tuple[Parsed, dict[byt
     broken = _flaws(grammar, root) if flaws and root.has_error else (0, ())
     cut = len(symbols) > MAX_SYMBOLS
     parsed = Parsed(name, tuple(symbols[:MAX_SYMBOLS]), *broken, cut)
-    return parsed, _words(bytes(blanked), grammar.language.keywords)
+    return parsed, _words(bytes(blanked), grammar.language)
 
 
 def _symbols(
@@ -143,7 +145,9 @@ def _symbols(
     for start, negative_end, _, outer, (kind, title, node, container) in placed:
         while scopes and scopes[-1][0] <= start:
             scopes.pop()
-        name = one_line(title.text or b"", 200)
+        name = (title.text or b"").decode("utf-8", "replace")
+        if len(name) > MAX_WORD or "\n" in name:
+            name = one_line(name.encode(), MAX_WORD)
         inside = known.separator.join(scope[1] for scope in scopes)
         if container is not None:
             belongs = one_line(container.text or b"", 200)
@@ -170,7 +174,7 @@ def _symbols(
                 last.row + (last.column > 0),
                 start,
                 -negative_end,
-                one_line(head, 240),
+                signature(head, 240),
                 doc,
             )
         )
@@ -189,11 +193,12 @@ def _flaws(grammar: _Grammar, root: "Node") -> tuple[int, tuple[Flaw, ...]]:
     return len(flaws), tuple(flaws[:MAX_ERRORS])
 
 
-def _words(code: bytes, keywords: frozenset[bytes]) -> dict[bytes, list[int]]:
+def _words(code: bytes, known: "Language") -> dict[bytes, list[int]]:
     """The identifiers of code whose comments and strings are blank, each with its lines."""
     words: dict[bytes, list[int]] = {}
+    keywords = known.keywords
     line = 1
-    for word in _WORD.findall(code):
+    for word in (_UNQUOTED if known.prefixes else _WORD).findall(code):
         if word == b"\n":
             line += 1
         elif (lines := words.get(word)) is not None:

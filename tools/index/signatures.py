@@ -10,18 +10,28 @@ DOC: Final = 160
 LOOKED_ABOVE: Final = 200
 """Lines of comment above a definition that are looked through for its beginning."""
 
-_BLANK: Final = re.compile(rb"\s+")
 _QUOTES: Final = re.compile(rb"""^[A-Za-z]{0,2}(\"\"\"|'''|"|')""")
 _LINE_COMMENT: Final = re.compile(rb"\s*(///?!?|#(?![!\[])|--+)")
 _MARKS: Final = re.compile(rb"^\s*(/\*+!?|\*+/?|//+!?|#+|--+\[*)\s*|\s*\*+/\s*$")
+
+
+def signature(head: bytes, limit: int) -> str:
+    """A definition's text before its body, on one line, without the comments in it."""
+    if b"\n" in head:
+        lines = head.split(b"\n")
+        head = b"\n".join(line for line in lines if not line.lstrip().startswith((b"#", b"//", b"/*", b"*")))
+        head = head or lines[0]
+    plain = one_line(head, limit)
+    return plain.removesuffix(":") or plain
 
 
 def one_line(text: bytes, limit: int) -> str:
     """Text with its white space collapsed, at most so many characters."""
     if len(text) > limit * 8:
         text = text[: limit * 8]
-    plain = _BLANK.sub(b" ", text).strip().decode("utf-8", "replace")
-    plain = plain.rstrip("{ ").removesuffix(" =>").rstrip() or plain
+    plain = b" ".join(text.split()).decode("utf-8", "replace")
+    if plain.endswith(("{", "=>")):
+        plain = plain.rstrip("{ ").removesuffix(" =>").rstrip() or plain
     return plain if len(plain) <= limit else plain[: limit - 1] + "…"
 
 

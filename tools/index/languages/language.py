@@ -31,6 +31,8 @@ class Language:
     separator: str = "."
     attributes: tuple[str, ...] = ()
     """How lines above a definition begin that belong to it and are no comment, as in `#[derive(Debug)]`."""
+    prefixes: bool = False
+    """Whether letters directly before a quote mark belong to the string, as in `rb""`."""
 
 
 def words(text: str) -> frozenset[bytes]:

@@ -14,11 +14,12 @@ LANGUAGE = Language(
         (class_definition body: (block (expression_statement (assignment left: (identifier) @name) @field)))
         (module (type_alias_statement left: (type (identifier) @name)) @type)
     """,
-    blanks="(comment) @blank (string_start) @blank (string_content) @blank",
+    blanks="(comment) @blank (string_content) @blank",
     keywords=words(
         "False None True and as assert async await break class continue def del elif else except finally for "
         "from global if import in is lambda nonlocal not or pass raise return try while with yield self"
     ),
     wrappers=frozenset({"decorated_definition"}),
     doc="inside",
+    prefixes=True,
 )
