@@ -120,7 +120,11 @@ async def _begin(session: Session, turn: int, limit: int) -> None:
     """Log what the turn starts from; the prompt's prefix is made anew only where it has to be."""
     state, model = session.state, session.model
     prefix = (model.name, state.mode, state.profile)
-    fresh = state.system is None or state.prefix != prefix
+    for problem in await session.connect():
+        error = ErrorData(where="tool", error="environment", message=problem)
+        await session.record("error", error, turn=turn, step=0)
+    tools = session.schemas()
+    fresh = state.system is None or state.prefix != prefix or state.tools != tools
     instructions = await asyncio.to_thread(load, session.workspace) if fresh else None
     started = TurnStarted(
         model=model.name,
@@ -129,7 +133,7 @@ async def _begin(session: Session, turn: int, limit: int) -> None:
         profile=state.profile,
         max_steps=limit,
         system=prompts.system(state.profile, state.mode, state.workspace, instructions) if fresh else None,
-        tools=session.schemas() if fresh else None,
+        tools=tools if fresh else None,
     )
     await session.record("turn.started", started, turn=turn, step=0)
 

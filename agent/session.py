@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from agent.approval import Ask, deny_headless
+from agent.approval import Ask, Grants, deny_headless
 from agent.events import (
     ConfigChanged,
     Draft,
@@ -22,10 +22,16 @@ from agent.events import (
 from agent.log import Log, LogError
 from agent.models.client import ModelClient
 from agent.prompt_chain import IdNode, Node
+from agent.redaction import Redaction
 from agent.state import fold
+from tools.mcp import McpServers
+from tools.redaction import Redactor
 from tools.registry import OUTPUT_LIMITS, Profile, offered, schemas
 from tools.tool import Tool
 from tools.workspace import Workspace
+
+MCP_WAIT_S = 15.0
+"""How long a turn waits for MCP servers that are still starting."""
 
 Listener = Callable[[Event | Live], None]
 """Told of every committed event and every live chunk, in order. Synchronous; must not raise."""
@@ -48,8 +54,12 @@ class Session:
         *,
         max_steps: int = 200,
         max_output: int | None = None,
+        redactor: Redactor | None = None,
+        mcp: McpServers | None = None,
     ) -> None:
-        self.log, self.workspace, self.model, self.ask = log, workspace, model, ask
+        self.log, self.workspace, self.model = log, workspace, model
+        self.redaction = Redaction(redactor or Redactor(), workspace)
+        self.ask = self.redaction.asking(ask)
         self.max_steps, self.max_output = max_steps, max_output
         self.state = fold(events)
         self.workspace.seen = self.state.seen
@@ -62,8 +72,10 @@ class Session:
         """The prompt of the last stored generation; the next prompt goes on from it."""
         self.ids: IdNode | None = None
         """The same for its token ids, where the engine gave them."""
+        self.mcp = mcp
         self.extra: Mapping[str, Tool] = {}
-        """Tools of this session alone (MCP servers'), by the name the model calls them."""
+        """Tools of this session alone (its MCP servers'), by the name the model calls them."""
+        self.grants = Grants()
         self._listeners: list[Listener] = []
         self.failure: LogError | None = None
         self._pending: set[asyncio.Future[Event]] = set()
@@ -78,9 +90,21 @@ class Session:
         return self.task is not None and not self.task.done()
 
     @property
+    def rules(self) -> set[str]:
+        """The rules by which calls run unasked."""
+        return self.state.rules if self.grants.rules is None else self.grants.rules
+
+    @property
     def tools(self) -> Mapping[str, Tool]:
         """What the model may call, by name, in the order it is told."""
         return {**offered(self.state.profile), **self.extra}
+
+    async def connect(self) -> list[str]:
+        """Take the tools of the MCP servers that are there within `MCP_WAIT_S`; what is wrong with others."""
+        if self.mcp is None:
+            return []
+        self.extra, problems = await self.mcp.tools(MCP_WAIT_S)
+        return problems
 
     def schemas(self) -> list[dict[str, Any]]:
         """Function definitions of `tools` for a prompt."""
@@ -108,6 +132,9 @@ class Session:
             LogError: the log does not take it, or lost an earlier one. Nothing is taken after it: a log has
                 no holes.
         """
+        return self._submit(self.redaction.draft(item))
+
+    def _submit(self, item: Draft) -> "asyncio.Future[Event]":
         if self.failure is not None:
             raise self.failure
         try:
@@ -138,7 +165,9 @@ class Session:
         """
         turn = self.state.turn if turn is None else turn
         step = self.state.step if step is None else step
-        event = await asyncio.shield(self.submit(draft(type, record, turn=turn, step=step, blobs=blobs)))
+        item = draft(type, record, turn=turn, step=step, blobs=blobs)
+        quick = self.redaction.quick(item)
+        event = await asyncio.shield(self.submit(item) if quick else await self._late(item))
         if self.failure is not None:
             raise self.failure
         return event
@@ -195,7 +224,23 @@ class Session:
             if self.task is not None:
                 await asyncio.wait([self.task])  # what became of it is for whoever ran the turn
         finally:
+            if self.mcp is not None:
+                await self.mcp.close()
             await self.workspace.close()
+
+    async def _late(self, item: Draft) -> "asyncio.Future[Event]":
+        """Submit what takes a while to redact; also where whoever waits is cancelled meanwhile."""
+        redacting = asyncio.ensure_future(self.redaction.prepared(item))
+        cancelled = False
+        while not redacting.done():
+            try:
+                await asyncio.wait({redacting})
+            except asyncio.CancelledError:
+                cancelled = True
+        stored = self._submit(redacting.result())
+        if cancelled:
+            raise asyncio.CancelledError
+        return stored
 
     def _stored(self, future: "asyncio.Future[Event]") -> None:
         self._pending.discard(future)

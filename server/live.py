@@ -22,6 +22,7 @@ from server.ticket import As, Ticket
 if TYPE_CHECKING:
     from server.opener import Opener
     from server.store import SessionRow, Store
+    from tools.mcp import McpSpec
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +51,8 @@ class LiveSession:
         self.subscribers: dict[Connection, Subscriber] = {}
         self.permissions = Permissions(self)
         self.editors = Editors()
+        self.mcp: tuple[McpSpec, ...] = ()
+        """The MCP servers its client named; they are connected when the session is opened."""
         self.delivered = row.last_seq
         self.presenter = self.make_presenter()
         self.presenter.mode, self.presenter.model, self.presenter.title = row.mode, row.model, row.title

@@ -21,6 +21,7 @@ from server.live import LiveSession, SessionFailed
 from server.metrics import Metrics
 from server.places import cache_dir, data_dir
 from server.store import SessionBusy, Store, StoreError
+from tools.mcp import McpServers
 from tools.index.indexer import Indexer
 from tools.sandbox.policy import SandboxPolicy
 from tools.workspace import Workspace
@@ -157,9 +158,12 @@ class Opener:
             ask = live.permissions.ask
             model = await self._model_or_reason(_last_model(events))
             steps = settings.agent.max_steps
-            if len(events) > LONG:
-                return await asyncio.to_thread(Session, lease, events, workspace, model, ask, max_steps=steps)
-            return Session(lease, events, workspace, model, ask, max_steps=steps)
+            mcp = McpServers(live.mcp, root) if live.mcp else None
+
+            def fold() -> Session:
+                return Session(lease, events, workspace, model, ask, max_steps=steps, mcp=mcp)
+
+            return await asyncio.to_thread(fold) if len(events) > LONG else fold()
         except (WorkspaceRefused, StoreError) as error:
             await lease.release()
             raise SessionFailed(str(error)) from error

@@ -4,6 +4,7 @@ import asyncio
 from typing import Final
 
 from tools.errors import InvalidArguments
+from tools.excerpt import excerpt
 from tools.output import clean
 from tools.result import ToolResult
 from tools.shell_job import Job
@@ -91,14 +92,4 @@ def unread(job: Job, limit: int) -> tuple[str, bool]:
     lost, data = job.output.spool.since(job.read_until)
     job.read_until = job.output.spool.total
     text = clean(data.decode("utf-8", "replace"))
-    half = limit // 2
-    if len(text) <= limit and not lost:
-        return text, False
-    if len(text) <= limit:
-        return f"[… {lost:,} bytes left out …]\n{text}", True
-    head, tail = text[:half], text[-half:]
-    hidden = len(text) - limit
-    return (
-        f"{head}\n[… {hidden:,} characters left out{f', {lost:,} bytes lost' if lost else ''} …]\n{tail}",
-        True,
-    )
+    return excerpt(text, limit, lost)

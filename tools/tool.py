@@ -43,6 +43,8 @@ class Tool(ABC):
     name: ClassVar[str]
     kind: ClassVar[Kind]
     read_only: ClassVar[bool] = False
+    outside: ClassVar[bool] = False
+    """Whether it acts outside the workspace and its sandbox."""
     Arguments: ClassVar[type[Arguments]]
 
     @abstractmethod

@@ -28,6 +28,7 @@ from server.opener import WorkspaceRefused
 from server.store import SessionRow, StoreError, UnknownSession
 from server.titles import session_title
 from server.version import VERSION
+from tools.mcp import McpSpec, McpSpecError
 
 PROTOCOL_VERSION = 1
 STOP_REASONS = {
@@ -89,7 +90,7 @@ class Agent:
             "agentCapabilities": {
                 "loadSession": True,
                 "promptCapabilities": {"image": False, "audio": False, "embeddedContext": True},
-                "mcpCapabilities": {"http": False, "sse": False},
+                "mcpCapabilities": {"http": True, "sse": False},
                 "sessionCapabilities": {"list": {}, "resume": {}, "close": {}, "delete": {}},
             },
             "authMethods": [],
@@ -117,6 +118,7 @@ class Agent:
 
     async def new(self, connection: Connection, params: p.NewSession) -> Answer:
         mode, model = _wishes(params)
+        servers = _mcp(params)
         try:
             if model is not None:
                 await self.hub.opener.model(model)  # a session must not begin with a model that is not there
@@ -125,20 +127,19 @@ class Agent:
             raise RpcError(INVALID_PARAMS, str(error), {"cwd": params.cwd}) from error
         except ModelError as error:
             raise RpcError(INVALID_PARAMS, error.message, {"model": model}) from error
+        live.mcp = servers
         answer = {"sessionId": live.id, **self._settings(live)}
         return Answer(answer, lambda: self._watch(live, connection, live.delivered))
 
     async def load(self, connection: Connection, params: p.OpenSession) -> dict[str, Any]:
         """Replays the whole conversation, then answers, as the protocol wants it."""
-        live = await self._find(connection, params.session_id)
-        await self._look(live, connection)
+        live = await self._reopen(connection, params)
         subscriber = live.attach(connection, 0, extended=connection.speaks_etude)
         await subscriber.caught_up()
         return self._settings(live)
 
     async def resume(self, connection: Connection, params: p.OpenSession) -> Answer:
-        live = await self._find(connection, params.session_id)
-        await self._look(live, connection)
+        live = await self._reopen(connection, params)
         return Answer(self._settings(live), lambda: self._watch(live, connection, live.delivered))
 
     async def list(self, connection: Connection, params: p.ListSessions) -> dict[str, Any]:
@@ -255,6 +256,14 @@ class Agent:
         with _clear_errors(session_id):
             return await self.hub.find(session_id, connection.user_id)
 
+    async def _reopen(self, connection: Connection, params: p.OpenSession) -> LiveSession:
+        """The session with the MCP servers named now; they change nothing while it is open already."""
+        servers = _mcp(params)
+        live = await self._find(connection, params.session_id)
+        await self._look(live, connection)
+        live.mcp = servers or live.mcp
+        return live
+
     async def _look(self, live: LiveSession, connection: Connection) -> SessionRow:
         """What the store says of a session. A turn that a crash broke off is closed in passing."""
         with _clear_errors(live.id):
@@ -299,6 +308,14 @@ class Agent:
             "contextTokens": state.context_tokens if state else None,
             "contextWindow": self.hub.opener.window(presenter.model),
         }
+
+
+def _mcp(params: p.NewSession) -> tuple[McpSpec, ...]:
+    """The MCP servers a client names. Raises `RpcError` with what is wrong."""
+    try:
+        return tuple(McpSpec.of_client(server) for server in params.mcp_servers)
+    except McpSpecError as error:
+        raise RpcError(INVALID_PARAMS, str(error), {"mcpServers": len(params.mcp_servers)}) from error
 
 
 class _clear_errors:

@@ -101,7 +101,7 @@ class AcpClient:
         await self.socket.send(json.dumps({"jsonrpc": "2.0", "method": method, "params": params}))
 
     async def new_session(self, cwd: object, **params: Any) -> str:
-        result = await self.call("session/new", cwd=str(cwd), mcpServers=[], **params)
+        result = await self.call("session/new", cwd=str(cwd), **{"mcpServers": [], **params})
         session = result["sessionId"]
         if self.etude:
             await self.call("_etude/attach", sessionId=session, afterSeq=0)
