@@ -39,6 +39,18 @@ class _OpenHow(ctypes.Structure):
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 
+_also_named: dict[str, str] = {}
+"""Workspaces that commands see under another path than ours, by our path."""
+
+
+def name_too(root: Path, seen_at: Path | None) -> None:
+    """From now on absolute paths below `seen_at` mean the workspace at `root` too; None ends that."""
+    if seen_at is None:
+        _also_named.pop(os.fspath(root), None)
+    else:
+        _also_named[os.fspath(root)] = os.path.normpath(seen_at)
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a path leads: an open directory, a name in it that is no link, and the canonical path.
@@ -126,9 +138,10 @@ def _gone(root: Path, error: OSError) -> EnvironmentFault:
 def _below(root: Path, path: str) -> str:
     """The rest of an absolute path below `root`, also where it names the root by another way."""
     plain = os.path.normpath(path)
-    prefix = os.fspath(root).rstrip("/")
-    if plain == (prefix or "/") or plain.startswith(prefix + "/"):
-        return plain[len(prefix) :].lstrip("/") or "."
+    for name in filter(None, (os.fspath(root), _also_named.get(os.fspath(root)))):
+        prefix = name.rstrip("/")
+        if plain == (prefix or "/") or plain.startswith(prefix + "/"):
+            return plain[len(prefix) :].lstrip("/") or "."
     try:
         home = os.stat(root)
     except OSError as error:

@@ -1,13 +1,13 @@
 """Run commands in the workspace's persistent, confined shell."""
 
 import asyncio
-import os
 from pathlib import Path
 from typing import ClassVar, Final
 
 from pydantic import Field
 
 from tools.errors import ErrorClass, InvalidArguments, OutsideWorkspace
+from tools.files import stat
 from tools.job_view import unread
 from tools.result import Proposal, ToolResult
 from tools.sandbox.policy import SandboxDied
@@ -149,12 +149,14 @@ def _folder(cwd: str | None, root: Path) -> Path | None:
         return None
     if "\0" in cwd:
         raise InvalidArguments("cwd contains a NUL character.")
-    folder = Path(os.path.realpath(root / cwd))
-    if folder != root and root not in folder.parents:
-        raise OutsideWorkspace(f"cwd {cwd!r} leads outside the workspace; give a folder of {root}.")
-    if not folder.is_dir():
+    try:
+        found = stat(root, cwd)
+    except OutsideWorkspace as error:
+        message = f"cwd {cwd!r} leads outside the workspace; give a folder of it."
+        raise OutsideWorkspace(message) from error
+    if found is None or found.kind != "directory":
         raise InvalidArguments(f"cwd {cwd!r} is not a folder of the workspace.")
-    return folder
+    return root / found.path
 
 
 def _report(outcome: Outcome, timeout_s: float) -> str:

@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, Literal
 
 from tools.sandbox import Sandbox, SandboxDied, Tier, processes, scripts
@@ -53,7 +54,7 @@ class Command:
 
     text: str
     timeout_s: float
-    cwd: str | None
+    cwd: Path | None
     tty: bool
     progress: Callable[[str], None]
     stop: "asyncio.Future[None]"

@@ -72,6 +72,11 @@ class ShellSession:
         await session.sandbox()
         return session
 
+    @property
+    def cwd(self) -> str:
+        """The folder in which the next command runs, absolute."""
+        return self._cwd
+
     async def sandbox(self) -> Sandbox:
         """The running sandbox, started if there is none (any more)."""
         async with self._starting:
@@ -90,7 +95,7 @@ class ShellSession:
             self._notices += sandbox.notices
             self._survivors = Survivors(sandbox)
             self._sandbox = sandbox
-            self._cwd, self._shell = str(self._root), None
+            self._cwd, self._shell = str(sandbox.seen(self._root)), None
             return sandbox
 
     async def _drop(self) -> None:
@@ -138,11 +143,8 @@ class ShellSession:
         """
         if "\0" in command:
             raise InvalidArguments("The command contains a NUL character, which no shell can run.")
-        folder = shlex.quote(str(cwd)) if cwd is not None else None
         loop = asyncio.get_running_loop()
-        running = Command(
-            command, timeout_s, folder, tty, progress, loop.create_future(), loop.create_future()
-        )
+        running = Command(command, timeout_s, cwd, tty, progress, loop.create_future(), loop.create_future())
         task = asyncio.ensure_future(self._in_turn(running))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -183,7 +185,8 @@ class ShellSession:
         survivors.begin()
         state_lost, found = False, None
         try:
-            line = scripts.command_line(sandbox.inside, number, token, running.cwd, _standard(stream))
+            folder = _quoted(sandbox, running.cwd)
+            line = scripts.command_line(sandbox.inside, number, token, folder, _standard(stream))
             sandbox.tell_shell(line)
             found = await running.finish(sandbox, survivors, status, self._memory_to_watch(sandbox))
             await stream.drain(_GRACE_S if found is not None else 0)
@@ -200,7 +203,7 @@ class ShellSession:
                 f"A process was killed: the commands together used more than {self._policy.memory_mb} MB."
             )
         self._notices += sandbox.news()
-        old, self._cwd = self._cwd, self._folder(found, state_lost)
+        old, self._cwd = self._cwd, self._folder(sandbox, found, state_lost)
         notices, self._notices = self._notices, []
         text, clipped = output.text()
         full = await self._keep(output) if clipped else self._forget(output)
@@ -224,9 +227,9 @@ class ShellSession:
         held = sandbox.group is not None and "memory" in sandbox.group.kinds
         return None if held else self._policy.memory_mb * 1024 * 1024
 
-    def _folder(self, status: Status | None, state_lost: bool) -> str:
+    def _folder(self, sandbox: Sandbox, status: Status | None, state_lost: bool) -> str:
         if status is None or state_lost:
-            return str(self._root)
+            return str(sandbox.seen(self._root))
         return status.text.decode("utf-8", "surrogateescape") or self._cwd
 
     def _output(self, sandbox: Sandbox, number: int, at_once: bool = False) -> Output:
@@ -329,7 +332,7 @@ class ShellSession:
             begun = sandbox.statuses.expect(started.encode())
             ended = sandbox.statuses.expect(token.encode())
             ended.add_done_callback(job.on_status)
-            folder = shlex.quote(str(cwd)) if cwd is not None else None
+            folder = _quoted(sandbox, cwd)
             line = scripts.background_line(sandbox.inside, number, started, token, folder, _standard(stream))
             try:
                 sandbox.tell_shell(line)
@@ -369,6 +372,11 @@ class ShellSession:
 
 def _do(sink: Callable[[bytes], object], data: bytes) -> None:
     sink(data)
+
+
+def _quoted(sandbox: Sandbox, folder: Path | None) -> str | None:
+    """A folder of the workspace as commands see it, for the shell."""
+    return shlex.quote(str(sandbox.seen(folder))) if folder is not None else None
 
 
 def _source(command: str) -> bytes:

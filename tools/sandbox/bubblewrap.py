@@ -182,12 +182,12 @@ def arguments(
     for path in toolchains.covered:
         hidden = tmpfs(path, 4096, "0555") if path.is_dir() else ["--ro-bind", "/dev/null", str(path)]
         options += hidden
-    options += ["--bind", source(root), str(root)]
+    options += ["--bind", source(root), str(policy.seen(root, root))]
     for mount in guard.mounts:
         kind = "--bind" if mount.writable else "--ro-bind"
-        options += [kind, source(mount.path), str(mount.path)]
+        options += [kind, source(mount.path), str(policy.seen(mount.path, root))]
     options += ["--ro-bind", source(run), INSIDE, "--seccomp", str(seccomp)]
-    options += ["--remount-ro", "/", "--chdir", str(root)]
+    options += ["--remount-ro", "/", "--chdir", str(policy.seen(root, root))]
     for key, value in (proxied(policy) | environment(policy, toolchains, identity)).items():
         options += ["--setenv", key, value]
     options += ["--info-fd", str(info)]

@@ -19,6 +19,7 @@ from tools.errors import EnvironmentFault
 from tools.sandbox import (
     bubblewrap,
     cgroups,
+    enter,
     landlock,
     landlocked,
     leftovers,
@@ -28,7 +29,7 @@ from tools.sandbox import (
     unconfined,
 )
 from tools.sandbox.git_guard import GitGuard, guard
-from tools.sandbox.policy import SandboxPolicy, SandboxUnavailable, Tier
+from tools.sandbox.policy import SandboxPolicy, SandboxUnavailable, Tier, View
 from tools.sandbox.seccomp import UnknownMachine, program, shared_program
 from tools.sandbox.toolchains import Toolchains, discover
 
@@ -182,7 +183,7 @@ async def _spawn(
         else:
             block_theirs = None
         identity = _identity(toolchains)
-        mapping = _Mapping(root, toolchains, run) if uid == 0 else None
+        mapping = _Mapping(root, toolchains, run, policy.view) if uid == 0 else None
         options = bubblewrap.arguments(
             root=root,
             run=run,
@@ -190,7 +191,7 @@ async def _spawn(
             toolchains=toolchains,
             guard=held,
             identity=identity,
-            source=mapping.source if mapping else str,
+            source=mapping.source if mapping else lambda path: _held(path, policy.view),
             data=lambda text: descriptors.memory(text.encode()),
             seccomp=_filter(descriptors, program),
             info=info_theirs,
@@ -204,6 +205,9 @@ async def _spawn(
             command = [sys.executable, "-I", "-S", mapped.__file__, str(descriptors.memory(order))]
         else:
             command = [str(bubblewrap.find().path), "--args", str(packed), "--", *supervisor]
+            if policy.view is not None and policy.view.holder is not None:
+                holder = str(policy.view.holder)
+                command = [sys.executable, "-I", "-S", enter.__file__, holder, *command]
     elif tier == "landlock":
         block, block_theirs = descriptors.pipe(we_write=True)
         speaks = landlock.version()
@@ -284,6 +288,10 @@ def _filter(descriptors: _Descriptors, make: Callable[[], bytes]) -> int:
         raise SandboxUnavailable(str(error)) from error
 
 
+def _held(path: Path, view: View | None) -> str:
+    return str(view.held(path) if view is not None else path)
+
+
 def _account_name(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
@@ -306,9 +314,10 @@ def _identity(toolchains: Toolchains) -> bubblewrap.Identity:
 class _Mapping:
     """Where `mapped.py` gathers the host's folders for a root server, by index below the stage."""
 
-    def __init__(self, root: Path, toolchains: Toolchains, run: Path) -> None:
+    def __init__(self, root: Path, toolchains: Toolchains, run: Path, view: View | None) -> None:
         self._program = bubblewrap.find()
         self._root = root
+        self._view = view
         self._plain = (*self._program.needs, run)
         self._paths = list(dict.fromkeys((root, *toolchains.roots, *self._plain)))
 
@@ -325,7 +334,10 @@ class _Mapping:
         paths = []
         for path in self._paths:
             status = path.stat()
-            paths.append([str(path), status.st_uid, status.st_gid, path not in self._plain])
+            # An overlay cannot be mapped: a fork belongs to the spare user already.
+            mapped_too = path not in self._plain and status.st_uid != uid
+            place = _held(path, self._view) if path == self._root else str(path)
+            paths.append([place, status.st_uid, status.st_gid, mapped_too])
         links = {path.name: str(self._paths.index(path)) for path in self._program.needs}
         program_path = self._program.path
         for path in self._program.needs[:1]:
@@ -335,6 +347,7 @@ class _Mapping:
             "stage": str(_STAGE),
             "uid": uid,
             "links": links,
+            "holder": self._view.holder if self._view is not None else None,
             "program": [str(program_path), *arguments],
         }
         return json.dumps(order).encode()

@@ -7,9 +7,9 @@ that bubblewrap shows is gathered beside it, and bubblewrap starts as the spare 
 belong to the workspace's owner.
 
 Reads one JSON object from the descriptor named by its only argument: `{"paths": [[path, owner, group,
-map]], "stage": folder, "uid": spare, "links": {name: index}, "program": [...]}`. Each path is mounted at
-`stage/INDEX`, each link made beside them. Exits 77 if the workspace (the first path) cannot be mapped on
-its file system.
+map]], "holder": pid or null, "stage": folder, "uid": spare, "links": {name: index}, "program": [...]}`.
+Each path is mounted at `stage/INDEX`, each link made beside them; with a holder, the paths are those of its
+mounts. Exits 77 if the workspace (the first path) cannot be mapped on its file system.
 """
 
 import ctypes
@@ -120,6 +120,10 @@ def main() -> None:
         order = json.load(file)
     spare, stage = order["uid"], order["stage"]
     namespaces: dict[tuple[int, int], int] = {}
+    if order["holder"] is not None:
+        mounts = os.open(f"/proc/{order['holder']}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+        _check(_libc.setns(mounts, _CLONE_NEWNS), "setns")
+        os.close(mounts)
     _check(_libc.unshare(_CLONE_NEWNS), "unshare")
     _mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None)
     trees: list[int] = []

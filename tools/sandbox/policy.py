@@ -18,6 +18,23 @@ class SandboxDied(EnvironmentFault):
 
 
 @dataclass(frozen=True, slots=True)
+class View:
+    """A workspace that commands see at another path (`at`) than the server has it.
+
+    `holder` is the process whose mounts hold it, where it is no plain folder: the server's path of it then
+    begins with `/proc/HOLDER/root`.
+    """
+
+    at: Path
+    holder: int | None = None
+
+    def held(self, path: Path) -> Path:
+        """The path among the mounts that hold it."""
+        prefix = f"/proc/{self.holder}/root"
+        return Path(str(path).removeprefix(prefix)) if self.holder is not None else path
+
+
+@dataclass(frozen=True, slots=True)
 class SandboxPolicy:
     """The confinement of one workspace.
 
@@ -36,6 +53,11 @@ class SandboxPolicy:
     memory_mb: int = 4096
     pids: int = 512
     environment: dict[str, str] = field(default_factory=dict)
+    view: View | None = None
+
+    def seen(self, path: Path, root: Path) -> Path:
+        """Where commands see a path of the workspace at `root`."""
+        return path if self.view is None else self.view.at / path.relative_to(root)
 
     @property
     def whole_network(self) -> bool:

@@ -43,8 +43,9 @@ class Sandbox:
     `dead` resolves when it ended, for whatever reason; nothing inside outlives it.
     """
 
-    def __init__(self, launched: Launched, root: Path) -> None:
+    def __init__(self, launched: Launched, policy: SandboxPolicy, root: Path) -> None:
         self.root = root
+        self.policy = policy
         self.tier: Tier = launched.tier
         self.confined = launched.tier != "none"
         self.run_folder = launched.run
@@ -77,7 +78,7 @@ class Sandbox:
             SandboxUnavailable: this tier does not work here for this workspace; why, and what to do.
         """
         launched = await launch(policy, tier, root)
-        sandbox = cls(launched, root)
+        sandbox = cls(launched, policy, root)
         try:
             ready = await sandbox.status(sandbox.statuses.expect(b"ready"), START_S)
         except SandboxDied:
@@ -204,7 +205,7 @@ class Sandbox:
         if any(mount.writable or not mount.path.exists() for mount in lost):
             self.kill()
             raise SandboxDied("A git repository of the workspace was replaced outside the sandbox.")
-        paths = [str(mount.path) for mount in lost]
+        paths = [str(self.seen(mount.path)) for mount in lost]
         command = [sys.executable, "-I", "-S", remount.__file__, str(self.init), *paths]
         process = await asyncio.create_subprocess_exec(
             *command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd="/"
@@ -216,6 +217,10 @@ class Sandbox:
             raise SandboxDied(f"Git's files could not be made read-only again ({words}).")
         found = [self.guard.bound_again(mount) for mount in lost]
         return [notice for notice in found if notice is not None]
+
+    def seen(self, path: Path) -> Path:
+        """Where commands see a path of the workspace."""
+        return self.policy.seen(path, self.root) if self.tier == "bubblewrap" else path
 
     # -- files and commands ----------------------------------------------------------------------------
 
@@ -276,7 +281,7 @@ class Sandbox:
             SandboxDied: the sandbox ended meanwhile.
         """
         async with self._one_offs:
-            return await self._run(argv, cwd or self.root, stdin, limit, timeout_s)
+            return await self._run(argv, self.seen(cwd or self.root), stdin, limit, timeout_s)
 
     async def _run(
         self, argv: Sequence[str], cwd: Path, stdin: bytes | None, limit: int, timeout_s: float
