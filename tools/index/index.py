@@ -25,6 +25,8 @@ class Index:
 
     def __init__(self, root: Path, database: Path, indexer: Indexer) -> None:
         self.root, self.database, self.indexer = root, database, indexer
+        # What readers keep in memory between queries, each under its name.
+        self.views: dict[str, object] = {}
 
     @classmethod
     def of(cls, workspace: "Workspace") -> "Index":

@@ -1,0 +1,120 @@
+"""The terms of many files as arrays, and how well each file answers a question (BM25F).
+
+After Robertson, Zaragoza and Taylor, "Simple BM25 extension to multiple weighted fields" (CIKM 2004): the
+frequencies of a term in the fields of a file are weighted, normalised by field length and added up before
+they saturate, so that a word in a path and in the text does not count twice.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tools.ranking.terms import added_up, hash_of
+
+FIELDS: Final = ("body", "names", "path")
+WEIGHTS: Final = (1.0, 3.0, 2.0)
+LENGTH: Final = (0.9, 0.5, 0.3)
+"""How much the length of each field counts against it (BM25's b)."""
+SATURATION: Final = 3.0
+"""BM25's k1."""
+
+_BITS: Final = (9, 5, 2)
+"""Bits of the count of a term in each field, packed in 16."""
+_SHIFTS: Final = (0, 9, 14)
+_MOST: Final = tuple((1 << bits) - 1 for bits in _BITS)
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """One file: sorted hashes of its terms, packed counts of each, and the length of each field in terms."""
+
+    hashes: NDArray[np.uint32]
+    counts: NDArray[np.uint16]
+    lengths: tuple[int, int, int]
+
+    def block(self) -> bytes:
+        """Hashes, then counts, filled up to whole words."""
+        data = self.hashes.tobytes() + self.counts.tobytes()
+        return data + b"\0" * (-len(data) % 4)
+
+
+Terms = tuple[NDArray[np.uint32], NDArray[np.int64]]
+"""Hashes, each once, and the count of each."""
+
+
+def packed(body: Terms, names: Terms, path: Terms) -> Packed:
+    """The terms of a file as an index keeps them."""
+    fields = (body, names, path)
+    clipped = [
+        np.minimum(counts, most) << shift
+        for (_, counts), shift, most in zip(fields, _SHIFTS, _MOST, strict=True)
+    ]
+    hashes, counts = added_up(np.concatenate([field[0] for field in fields]), np.concatenate(clipped))
+    lengths = (int(body[1].sum()), int(names[1].sum()), int(path[1].sum()))
+    return Packed(hashes, counts.astype(np.uint16), lengths)
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """All files, in one buffer that is seen as `words` (uint32) and as `halves` (uint16).
+
+    The block of file i begins at `words[starts[i]]`: `sizes[i]` hashes, then as many packed counts. What
+    belongs to no file may hold anything. `lengths` is (files, fields).
+    """
+
+    words: NDArray[np.uint32]
+    halves: NDArray[np.uint16]
+    starts: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    lengths: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, files: Sequence[Packed]) -> "Corpus":
+        blocks = [file.block() for file in files]
+        ends = np.cumsum([len(block) // 4 for block in blocks], dtype=np.int64)
+        buffer = b"".join(blocks)
+        return cls(
+            np.frombuffer(buffer, np.uint32),
+            np.frombuffer(buffer, np.uint16),
+            ends - [len(block) // 4 for block in blocks],
+            np.array([len(file.hashes) for file in files], np.int64),
+            np.array([file.lengths for file in files], np.float64).reshape(-1, len(FIELDS)),
+        )
+
+    def scores(self, question: Mapping[str, int]) -> tuple[NDArray[np.float64], dict[str, float]]:
+        """The score of each file, and the rarity (idf) of each term that occurs at all."""
+        found = np.zeros(len(self.starts))
+        rarity: dict[str, float] = {}
+        if not len(found):
+            return found, rarity
+        order = np.argsort(self.starts, kind="stable")
+        starts, ends = self.starts[order], (self.starts + self.sizes)[order]
+        norms = self._norms()
+        for term, weight in question.items():
+            at = np.flatnonzero(self.words == np.uint32(hash_of(term)))
+            place = np.searchsorted(starts, at, "right") - 1
+            inside = (place >= 0) & (at < ends[place])
+            at, files = at[inside], order[place[inside]]
+            if not len(files):
+                continue
+            frequency = np.zeros(len(files))
+            halves = 2 * (self.starts + self.sizes)[files] + at - self.starts[files]
+            counts = self.halves[halves].astype(np.int64)
+            for field, (shift, most) in enumerate(zip(_SHIFTS, _MOST, strict=True)):
+                frequency += WEIGHTS[field] * ((counts >> shift) & most) / norms[files, field]
+            rarity[term] = idf(len(files), len(found))
+            found[files] += weight * rarity[term] * frequency * (SATURATION + 1) / (SATURATION + frequency)
+        return found, rarity
+
+    def _norms(self) -> NDArray[np.float64]:
+        average = np.maximum(self.lengths.mean(0), 1e-9)
+        share = np.array(LENGTH)
+        return np.maximum(1 - share + share * self.lengths / average, 1e-9)
+
+
+def idf(holding: int, files: int) -> float:
+    """ln(1 + (N - n + 0.5) / (n + 0.5)), never negative."""
+    return float(np.log(1 + (files - holding + 0.5) / (holding + 0.5)))
