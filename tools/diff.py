@@ -68,6 +68,28 @@ def render(
     return "".join(lines) if exact or made or deleted else "", added, removed
 
 
+def changed_lines(before: list[str], after: list[str]) -> list[tuple[int, int, int, int]]:
+    """Ranges of lines that differ, `(start, end, new_start, new_end)`, in order and apart from each other."""
+    head, most = 0, min(len(before), len(after))
+    while head < most and before[head] == after[head]:
+        head += 1
+    tail = 0
+    while tail < most - head and before[-1 - tail] == after[-1 - tail]:
+        tail += 1
+    ranges: list[tuple[int, int, int, int]] = []
+    at = new_at = head
+    middle, new_middle = before[head : len(before) - tail], after[head : len(after) - tail]
+    for same_old, same_new in _pieces(middle, new_middle, _Budget(PAIRS)):
+        end, new_end = at + len(same_old), new_at + len(same_new)
+        if same_old is not same_new and (at, new_at) != (end, new_end):
+            if ranges and (ranges[-1][1], ranges[-1][3]) == (at, new_at):
+                at, new_at = ranges[-1][0], ranges[-1][2]
+                ranges.pop()
+            ranges.append((at, end, new_at, new_end))
+        at, new_at = end, new_end
+    return ranges
+
+
 def _text(data: bytes | None) -> str:
     if not data:
         return ""

@@ -1,0 +1,82 @@
+"""What differs between two snapshots; only the parts in which they differ are read."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tools.snapshots.manifest import Entry, chunks_of, parse
+from tools.snapshots.objects import Objects
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One path in two states; None = nothing was there."""
+
+    path: bytes
+    before: Entry | None
+    after: Entry | None
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Sorted by path. `unknown` counts paths that one of the snapshots does not cover: of them nothing is
+    said."""
+
+    changes: tuple[Change, ...]
+    unknown: int = 0
+
+    def __iter__(self) -> Iterator[Change]:
+        return iter(self.changes)
+
+    def __len__(self) -> int:
+        return len(self.changes)
+
+
+def difference(objects: Objects, before: str, after: str) -> Changes:
+    """From one snapshot to another.
+
+    Raises:
+        UnknownSnapshot, DamagedStore: one of them cannot be read.
+    """
+    if before == after:
+        return Changes(())
+    old, new = chunks_of(objects, before), chunks_of(objects, after)
+    shared = set(old) & set(new)
+    return compare(_entries(objects, old, shared), _entries(objects, new, shared))
+
+
+def compare(old: dict[bytes, Entry], new: dict[bytes, Entry]) -> Changes:
+    """The same for entries by path."""
+    hidden_before = {path for path, entry in old.items() if entry.type == "left_out"}
+    hidden_after = {path for path, entry in new.items() if entry.type == "left_out"}
+    found: list[Change] = []
+    unknown = 0
+    for path in sorted(old.keys() | new.keys()):
+        one, other = old.get(path), new.get(path)
+        if one == other:
+            continue
+        if (
+            path in hidden_before
+            or path in hidden_after
+            or (one is None and hidden_before and below(path, hidden_before))
+            or (other is None and hidden_after and below(path, hidden_after))
+        ):
+            unknown += 1
+        else:
+            found.append(Change(path, one, other))
+    return Changes(tuple(found), unknown)
+
+
+def below(path: bytes, folders: set[bytes]) -> bool:
+    """Whether a path lies in one of the folders."""
+    at = path.rfind(b"/")
+    while at > 0:
+        if path[:at] in folders:
+            return True
+        at = path.rfind(b"/", 0, at)
+    return False
+
+
+def _entries(objects: Objects, chunks: list[str], but: set[str]) -> dict[bytes, Entry]:
+    return {
+        entry.path: entry for name in chunks if name not in but for entry in parse(objects.read(name), name)
+    }

@@ -1,0 +1,232 @@
+"""One look at every path of a workspace: lines for a manifest, and the content that is new.
+
+Folders are entered one name at a time without following a link, so nothing outside is ever read. Nothing
+named `.git` is looked into or touched, at any depth: nested repositories and submodules are plain files.
+"""
+
+import errno
+import os
+import stat
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final
+
+from tools.snapshots.generated import ALWAYS, DEPENDENCIES, IGNORE, MARKS, Ignored, ignores_itself
+from tools.snapshots.manifest import Entry, Reason, ends_chunk
+from tools.snapshots.objects import Batch
+from tools.snapshots.stat_cache import Seen, is_settled, seen
+
+MAX_DEPTH: Final = 200
+TRIES: Final = 3
+"""Readings of a file that changes while it is read."""
+EXAMPLES: Final = 3
+
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_GONE: Final = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO))
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one snapshot may cost. Beyond it paths are left out with the reason `budget`, and said.
+
+    `seconds` bounds the whole look; content is read for the first four fifths of it. `new_bytes` bounds what
+    is read, `file_bytes` a single file.
+    """
+
+    seconds: float = 10.0
+    new_bytes: int = 1 << 30
+    file_bytes: int = 64 << 20
+    entries: int = 1_000_000
+
+
+@dataclass(slots=True)
+class Look:
+    """What a look found: per path its line and whether a chunk ends behind it."""
+
+    lines: dict[str, tuple[bytes, bool]] = field(default_factory=dict)
+    seen: dict[str, Seen] = field(default_factory=dict)
+    """What may be relied upon next time."""
+    files: int = 0
+    bytes: int = 0
+    read: int = 0
+    """Files whose content was read."""
+    left_out: Counter[Reason] = field(default_factory=Counter)
+    examples: dict[Reason, list[str]] = field(default_factory=dict)
+
+
+class Walk:
+    """`Walk(batch, known, limits).look(root)`: `known` is what earlier looks have seen."""
+
+    def __init__(self, batch: Batch, known: dict[str, Seen], limits: Limits) -> None:
+        self.batch, self.known, self.limits = batch, known, limits
+        self.found = Look()
+        self.ignored = Ignored()
+        now = time.monotonic()
+        self.reading_until = now + limits.seconds * 0.8
+        self.until = now + limits.seconds
+        self.new_bytes = 0
+        self.device = -1
+
+    def look(self, root: int) -> Look:
+        """Look at everything below an open folder.
+
+        Raises:
+            SnapshotError: the store cannot be written.
+            OSError: the folder itself cannot be listed.
+        """
+        self.device = os.fstat(root).st_dev
+        self._folder(root, "", 0)
+        return self.found
+
+    def _folder(self, directory: int, prefix: str, depth: int) -> None:
+        found = self.found
+        lines, known, remembered = found.lines, self.known, found.seen
+        folders: list[tuple[bool, str, int]] = []
+        with os.scandir(directory) as listed:
+            entries = list(listed)
+        names = {entry.name for entry in entries}
+        if depth and (not names.isdisjoint(MARKS) or (IGNORE in names and ignores_itself(directory))):
+            self._leave_out(prefix[:-1], stat.S_IFDIR, "dependencies")
+            return
+        for entry in entries:
+            name = entry.name
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            except OSError:
+                self._leave_out(prefix + name, 0, "unreadable")
+                continue
+            mode, path = status.st_mode, prefix + name
+            if name == ".git":
+                self._leave_out(path, mode, "git")
+            elif stat.S_ISDIR(mode):
+                folders.append((name in DEPENDENCIES, name, mode))
+            elif stat.S_ISREG(mode):
+                before = known.get(path)
+                if (
+                    before is not None
+                    and before.changed == status.st_ctime_ns
+                    and before.modified == status.st_mtime_ns
+                    and before.size == status.st_size
+                    and before.inode == status.st_ino
+                    and before.mode == mode
+                ):
+                    lines[path] = before.line, before.last
+                    remembered[path] = before
+                    found.files += 1
+                    found.bytes += before.size
+                else:
+                    self._file(directory, name, path, status)
+            else:
+                self._special(directory, name, path, mode)
+        # What may be generated comes last: if time runs out, it is what is missing.
+        folders.sort()
+        self.ignored.enter(directory, prefix, has_rules=IGNORE in names)
+        try:
+            for _, name, mode in folders:
+                self._enter(directory, name, prefix + name, mode, depth)
+        finally:
+            self.ignored.leave()
+
+    def _enter(self, directory: int, name: str, path: str, mode: int, depth: int) -> None:
+        if name in ALWAYS or (name in DEPENDENCIES and self.ignored.folder(path)):
+            self._leave_out(path, mode, "dependencies")
+            return
+        if depth >= MAX_DEPTH or self._exhausted():
+            self._leave_out(path, mode, "budget")
+            return
+        try:
+            child = os.open(name, _FOLDER, dir_fd=directory)
+        except OSError as error:
+            if error.errno not in _GONE:
+                self._leave_out(path, mode, "unreadable")
+            return
+        try:
+            if os.fstat(child).st_dev != self.device:
+                self._leave_out(path, mode, "special")  # another file system is mounted here
+            else:
+                self._add(Entry(os.fsencode(path), "directory", stat.S_IMODE(mode)), path)
+                self._folder(child, f"{path}/", depth + 1)
+        except OSError:  # it cannot be listed
+            self._leave_out(path, mode, "unreadable")
+        finally:
+            os.close(child)
+
+    def _file(self, directory: int, name: str, path: str, status: os.stat_result) -> None:
+        """A file that is new or changed: its content goes into the store."""
+        if status.st_size > self.limits.file_bytes:
+            self._leave_out(path, status.st_mode, "too_large", status.st_size)
+            return
+        if time.monotonic() > self.reading_until or self.new_bytes + status.st_size > self.limits.new_bytes:
+            self._leave_out(path, status.st_mode, "budget", status.st_size)
+            return
+        try:
+            descriptor = os.open(name, _FILE, dir_fd=directory)
+        except OSError as error:
+            if error.errno not in _GONE:
+                self._leave_out(path, status.st_mode, "unreadable", status.st_size)
+            return
+        try:
+            self._content(descriptor, path)
+        except OSError:
+            self._leave_out(path, status.st_mode, "unreadable", status.st_size)
+        finally:
+            os.close(descriptor)
+
+    def _content(self, descriptor: int, path: str) -> None:
+        for _ in range(TRIES):
+            before_ns, status = time.time_ns(), os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or status.st_size > self.limits.file_bytes:
+                break
+            name, size = self.batch.put_file(descriptor, status.st_size)
+            self.new_bytes += size
+            after = os.fstat(descriptor)
+            if _same(status, after) and size == after.st_size:
+                encoded = os.fsencode(path)
+                entry = Entry(encoded, "file", stat.S_IMODE(after.st_mode), size, name)
+                self._add(entry, path)
+                self.found.files += 1
+                self.found.bytes += size
+                self.found.read += 1
+                if is_settled(after, before_ns):
+                    self.found.seen[path] = seen(after, self.found.lines[path][0], encoded)
+                return
+        self._leave_out(path, os.fstat(descriptor).st_mode, "busy")
+
+    def _special(self, directory: int, name: str, path: str, mode: int) -> None:
+        if stat.S_ISLNK(mode):
+            try:
+                target = os.fsencode(os.readlink(name, dir_fd=directory))
+            except OSError:
+                return
+            content = self.batch.put(target)
+            self._add(Entry(os.fsencode(path), "link", 0o777, len(target), content), path)
+        elif stat.S_ISFIFO(mode):
+            self._add(Entry(os.fsencode(path), "fifo", stat.S_IMODE(mode)), path)
+        else:
+            self._leave_out(path, mode, "special")
+
+    def _add(self, entry: Entry, path: str) -> None:
+        self.found.lines[path] = entry.line(), ends_chunk(entry.path)
+
+    def _leave_out(self, path: str, mode: int, reason: Reason, size: int = 0) -> None:
+        self._add(Entry(os.fsencode(path), "left_out", stat.S_IMODE(mode), size, reason), path)
+        self.found.left_out[reason] += 1
+        examples = self.found.examples.setdefault(reason, [])
+        if len(examples) < EXAMPLES:
+            examples.append(path)
+
+    def _exhausted(self) -> bool:
+        return time.monotonic() > self.until or len(self.found.lines) > self.limits.entries
+
+
+def _same(one: os.stat_result, other: os.stat_result) -> bool:
+    return (one.st_size, one.st_mtime_ns, one.st_ctime_ns, one.st_mode) == (
+        other.st_size,
+        other.st_mtime_ns,
+        other.st_ctime_ns,
+        other.st_mode,
+    )
