@@ -125,7 +125,9 @@ async def _prepare(here: Step, call: Call) -> Prepared:
         error = InvalidArguments(f"A step may hold {CALLS_PER_STEP} calls; this one was not run. Repeat it.")
         return Prepared(call, tool, parse="invalid", refusal=error)
     try:
-        arguments = tool.parse(call.arguments)
+        raw = await here.session.redaction.arguments(tool, call.arguments)
+        arguments = tool.parse(raw)
+        shown = arguments if raw == call.arguments else tool.parse(call.arguments)
     except InvalidArguments as error:
         if here.generation.finish == "length":
             error = InvalidArguments(
@@ -133,7 +135,7 @@ async def _prepare(here: Step, call: Call) -> Prepared:
             )
         parse: Parse = "malformed" if _is_malformed(call.arguments) else "invalid"
         return Prepared(call, tool, parse=parse, refusal=error)
-    prepared = Prepared(call, tool, arguments)
+    prepared = Prepared(call, tool, arguments, shown)
     workspace, path = here.session.workspace, getattr(arguments, "path", None)
     try:
         if workspace.refresh is not None and isinstance(path, str):
@@ -154,8 +156,8 @@ async def _announce(here: Step, prepared: Prepared) -> None:
         name=call.name,
         kind=tool.kind if tool else "other",
         read_only=bool(tool and tool.read_only),
-        arguments=prepared.arguments.model_dump(exclude_none=True) if prepared.arguments else None,
-        raw="" if prepared.arguments else call.arguments[:4096],
+        arguments=prepared.shown.model_dump(exclude_none=True) if prepared.shown else None,
+        raw="" if prepared.shown else call.arguments[:4096],
         parse=prepared.parse,
         group=here.group,
         title=proposal.title or _title(prepared),
@@ -191,7 +193,7 @@ async def _execute(here: Step, prepared: Prepared) -> ToolResult:
         defect = _defect(prepared, error)
         return ToolResult(defect.message, error="unknown")
     finally:
-        output.flush()
+        output.close()
 
 
 def _is_malformed(raw: str) -> bool:

@@ -33,7 +33,7 @@ async def finish(
     session, blobs = here.session, {}
     for change in result.changes:
         session.submit(_edit(here, prepared.call.id, change))
-    text, data = result.text, dict(result.data)
+    text, data = await session.redaction.text(result.text), dict(result.data)
     if (todos := data.pop("todos", None)) is not None:
         todo = Todo(call_id=prepared.call.id, items=todos)
         session.submit(draft("todo", todo, turn=here.turn, step=here.step))

@@ -19,6 +19,8 @@ class Prepared:
     call: Call
     tool: Tool | None = None
     arguments: Arguments | None = None
+    shown: Arguments | None = None
+    """The arguments as the model wrote them, with placeholders."""
     proposal: Proposal = field(default_factory=lambda: Proposal(title=""))
     parse: Parse = "ok"
     refusal: ToolError | None = None

@@ -57,14 +57,18 @@ async def _sample(session: Session, turn: int, step: int) -> Generation:
                     case Completion():
                         completion = chunk
     finally:
-        thought.flush()
-        text.flush()
+        thought.close()
+        text.close()
     if completion is None:
         raise ModelError("the model's answer ended without a completion; try again", retryable=True)
     tokens, ids, blobs = _trace(session, completion)
     generation = _record(session, context, completion, tokens, message_id, started, first)
+    generation, held = session.redaction.generation(generation)
     await session.record("generation", generation, turn=turn, step=step, blobs={**context.blobs, **blobs})
     session.node, session.ids = context.node, ids
+    if held is not None:
+        error = ErrorData(where="model", error="secret_in_generation", message=held)
+        await session.record("error", error, turn=turn, step=step)
     return generation
 
 

@@ -32,12 +32,21 @@ class Stream:
         self._parts: list[str] = []
         self._size = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._redacted = session.redaction.stream(kind)
 
     def push(self, text: str) -> None:
         """Take more characters. Lone surrogates are replaced: the log holds Unicode only."""
+        if text:
+            self._take(self._redacted.feed(text.encode("utf-8", "replace").decode("utf-8")))
+
+    def close(self) -> None:
+        """No more comes: let go of what may have been the beginning of a secret, and store all."""
+        self._take(self._redacted.finish())
+        self.flush()
+
+    def _take(self, text: str) -> None:
         if not text:
             return
-        text = text.encode("utf-8", "replace").decode("utf-8")
         if self.limit is not None:
             text = text[: max(0, self.limit - self.offset - self._size)]
             if not text:
