@@ -18,10 +18,14 @@ from pydantic import BaseModel, ValidationError
 from agent.models.settings import ModelSettings
 from server import places
 from server.failure import Usage
-from server.settings import Settings
+from server.settings import McpSettings, Settings
 
 MAX_FILE: Final = 256 * 1024
-TABLES: Final = ("server", "store", "models", "agent", "sandbox", "privacy", "judge")
+TABLES: Final = ("server", "store", "models", "agent", "sandbox", "mcp", "privacy", "judge")
+BY_NAME: Final = {"models": ModelSettings, "mcp": McpSettings}
+"""Tables of tables, with the shape of each."""
+FREE: Final = ("models.NAME.extra.", "mcp.NAME.env.", "mcp.NAME.headers.")
+"""Below these any key may stand."""
 NAMED: Final = {"ETUDE_DB": "store.url", "ETUDE_MODEL": "agent.model"}
 """Variables with a name of their own, beside `ETUDE_A__B` for the key `a.b`."""
 
@@ -73,15 +77,26 @@ def load(flags: Mapping[str, Any], environ: Mapping[str, str], workspace: Path |
     warnings: list[str] = []
     user_file = places.config_file()
     _add(values, sources, _read(user_file), str(user_file), user_file.parent)
+    proposed: dict[str, Any] = {}
     if workspace is not None and (workspace / "etude.toml") != user_file:
-        _narrow(values, sources, warnings, workspace / "etude.toml")
+        _narrow(values, sources, warnings, proposed, workspace / "etude.toml")
     for variable, key, value in _from_environment(environ):
         _add(values, sources, {key: value}, f"environment {variable}", places.caller())
     given = {key: value for key, value in flags.items() if value is not None}
     _add(values, sources, given, "command line", places.caller())
     settings = _validate(values, sources)
     return settings.model_copy(
-        update={"warnings": warnings, "sources": sources, "flags": given, "environ": dict(environ)}
+        update={
+            "proposed": {
+                name: server
+                for name, server in _proposed(proposed, workspace).items()
+                if name not in settings.mcp
+            },
+            "warnings": warnings,
+            "sources": sources,
+            "flags": given,
+            "environ": dict(environ),
+        }
     )
 
 
@@ -94,8 +109,8 @@ def _keys(shape: type, prefix: str) -> Iterator[str]:
     for name, annotation in _fields(shape).items():
         if not prefix and name not in TABLES:
             continue
-        if prefix + name == "models":
-            yield from _keys(ModelSettings, "models.NAME.")
+        if prefix + name in BY_NAME:
+            yield from _keys(BY_NAME[name], f"{name}.NAME.")
             continue
         nested = next((kind for kind in _types(annotation) if _fields(kind)), None)
         if nested is None:
@@ -120,7 +135,7 @@ def _types(annotation: Any) -> Iterator[Any]:
 
 def _is_list(key: str) -> bool:
     table, _, name = key.partition(".")
-    if table not in TABLES or table == "models":
+    if table not in TABLES or table in BY_NAME:
         return False
     annotation = _fields(Settings.model_fields[table].annotation).get(name)
     return any(get_origin(kind) is tuple for kind in (annotation, *get_args(annotation)))
@@ -129,12 +144,13 @@ def _is_list(key: str) -> bool:
 def _check(key: str, source: str) -> None:
     """Refuse a key that does not exist, naming the nearest one that does."""
     parts = key.split(".")
-    general = ".".join(["models", "NAME", *parts[2:]]) if parts[0] == "models" and len(parts) > 1 else key
+    named = parts[0] in BY_NAME and len(parts) > 1
+    general = ".".join([parts[0], "NAME", *parts[2:]]) if named else key
     known = known_keys()
-    if general in known or general.startswith("models.NAME.extra."):
+    if general in known or general.startswith(FREE):
         return
     near = difflib.get_close_matches(general, known, n=1, cutoff=0.5)
-    name = next(iter(parts[1:2]), "NAME") if parts[0] == "models" else "NAME"
+    name = next(iter(parts[1:2]), "NAME") if parts[0] in BY_NAME else "NAME"
     hint = (
         f"did you mean {near[0].replace('NAME', name)!r}?" if near else f"the tables are {', '.join(TABLES)}"
     )
@@ -206,9 +222,27 @@ def _flat(table: Mapping[str, Any], prefix: str, file: Path) -> Iterator[tuple[s
             yield f"{prefix}{name}", value
 
 
-def _narrow(values: dict[str, Any], sources: dict[str, str], warnings: list[str], file: Path) -> None:
-    """Take from a workspace's file what narrows the user's settings."""
+def _proposed(values: Mapping[str, Any], workspace: Path | None) -> dict[str, McpSettings]:
+    """The MCP servers of a workspace's file. Secrets of the server's environment are not theirs to name."""
+    source = str(workspace / "etude.toml") if workspace is not None else ""
+    servers = _validate(values, dict.fromkeys(values, source)).mcp
+    hidden = {"env_from": (), "token_env": None}
+    return {name: server.model_copy(update=hidden) for name, server in servers.items()}
+
+
+def _narrow(
+    values: dict[str, Any],
+    sources: dict[str, str],
+    warnings: list[str],
+    proposed: dict[str, Any],
+    file: Path,
+) -> None:
+    """Take from a workspace's file what narrows the user's settings; its MCP servers are only proposed."""
     for key, value in _read(file).items():
+        if key.startswith("mcp."):
+            _check(key, str(file))
+            proposed[key] = value
+            continue
         if (
             key.partition(".")[0] in TABLES
             and key not in NARROWS

@@ -21,8 +21,8 @@ from server.live import LiveSession, SessionFailed
 from server.metrics import Metrics
 from server.places import cache_dir, data_dir
 from server.store import SessionBusy, Store, StoreError
-from tools.mcp import McpServers
 from tools.index.indexer import Indexer
+from tools.mcp import McpServers, McpSpec
 from tools.sandbox.policy import SandboxPolicy
 from tools.workspace import Workspace
 
@@ -158,7 +158,7 @@ class Opener:
             ask = live.permissions.ask
             model = await self._model_or_reason(_last_model(events))
             steps = settings.agent.max_steps
-            mcp = McpServers(live.mcp, root) if live.mcp else None
+            mcp = McpServers((*_configured(settings), *live.mcp), root)
 
             def fold() -> Session:
                 return Session(lease, events, workspace, model, ask, max_steps=steps, mcp=mcp)
@@ -240,6 +240,10 @@ def narrowed(settings: "Settings", root: Path) -> "Settings":
         return settings.for_workspace(root)
     except SettingsError as error:
         raise WorkspaceRefused(f"{error}. Correct or remove that file") from error
+
+
+def _configured(settings: "Settings") -> list[McpSpec]:
+    return [server.spec(name, settings.environ) for name, server in settings.mcp.items()]
 
 
 def _last_model(events: Iterable[Event]) -> str:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from agent.events import Mode
 from agent.models.settings import ModelSettings
+from tools.mcp import McpSpec
 
 Consent = Literal["none", "metrics", "eval", "train", "publish"]
 """What may be done with a workspace's sessions: each level includes those before it."""
@@ -75,6 +76,28 @@ class SandboxSettings(Table):
         return value or False
 
 
+class McpSettings(Table):
+    """One MCP server: a program (`command`, `args`) or an address (`url`)."""
+
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = Field(default_factory=dict)
+    env_from: tuple[str, ...] = ()
+    """Variables of the server's own environment that its program gets: the place for secrets."""
+    url: str = ""
+    headers: dict[str, str] = Field(default_factory=dict)
+    token_env: str | None = None
+    """The variable that holds a bearer token for `url`."""
+
+    def spec(self, name: str, environ: Mapping[str, str]) -> McpSpec:
+        """Raises `McpSpecError` where it is neither a program nor an address."""
+        given = {variable: environ[variable] for variable in self.env_from if variable in environ}
+        headers = dict(self.headers)
+        if self.token_env and environ.get(self.token_env):
+            headers["Authorization"] = f"Bearer {environ[self.token_env]}"
+        return McpSpec(name, self.command, self.args, {**given, **self.env}, self.url, headers)
+
+
 class PrivacySettings(Table):
     consent: Consent = Field(
         default="metrics", description="what may be done with sessions of a new workspace"
@@ -98,15 +121,25 @@ class Settings(BaseModel):
     models: dict[str, ModelSettings] = Field(default_factory=dict)
     agent: AgentSettings = AgentSettings()
     sandbox: SandboxSettings = SandboxSettings()
+    mcp: dict[str, McpSettings] = Field(default_factory=dict)
     privacy: PrivacySettings = PrivacySettings()
     judge: JudgeSettings = JudgeSettings()
 
     warnings: list[str] = Field(default_factory=list, exclude=True)
     """What a workspace asked for and did not get."""
+    proposed: dict[str, McpSettings] = Field(default_factory=dict, exclude=True)
+    """MCP servers that the workspace's own file names: they start when a person allows it."""
     sources: dict[str, str] = Field(default_factory=dict, exclude=True)
     """Dotted key → where its value came from; a key that is missing here has its default."""
     flags: dict[str, Any] = Field(default_factory=dict, exclude=True)
     environ: dict[str, str] = Field(default_factory=dict, exclude=True, repr=False)
+
+    @field_validator("mcp")
+    @classmethod
+    def _reachable(cls, value: dict[str, McpSettings]) -> dict[str, McpSettings]:
+        for name, settings in value.items():
+            settings.spec(name, {})  # its error is a ValueError with what is expected
+        return value
 
     @classmethod
     def load(cls, flags: Mapping[str, Any], environ: Mapping[str, str], workspace: Path | None) -> "Settings":
