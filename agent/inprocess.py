@@ -15,6 +15,7 @@ from agent.loop import run_turn
 from agent.models.catalog import open_model
 from agent.models.settings import ModelSettings
 from agent.session import Session
+from tools.redaction import Redactor, environment_secrets
 from tools.sandbox.policy import SandboxPolicy
 from tools.workspace import Workspace
 
@@ -47,7 +48,9 @@ async def open_session(
     )
     first = await log.submit(draft("session.created", created))
     hands = Workspace(root, policy or SandboxPolicy())
-    session = Session(log, [first], hands, client, approve, max_steps=max_steps)
+    keys = [one.api_key_env for one in (models or {}).values() if one.api_key_env]
+    redactor = Redactor(known=environment_secrets(os.environ, ("OPENAI_API_KEY", *keys)))
+    session = Session(log, [first], hands, client, approve, max_steps=max_steps, redactor=redactor)
     try:
         yield session
     finally:

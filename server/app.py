@@ -46,6 +46,7 @@ def create_app(
     """
     metrics = Metrics()
     hub = Hub(settings, store, metrics, workspaces)
+    hub.opener.secrets.know(token)
     tokens = Tokens.load(tokens_file or data_dir() / "tokens.json", token)
 
     @asynccontextmanager

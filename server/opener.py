@@ -20,6 +20,7 @@ from server.configuration import SettingsError
 from server.live import LiveSession, SessionFailed
 from server.metrics import Metrics
 from server.places import cache_dir, data_dir
+from server.secrets import KeyFileError, Secrets
 from server.store import SessionBusy, Store, StoreError
 from tools.index.indexer import Indexer
 from tools.mcp import McpServers, McpSpec
@@ -63,6 +64,7 @@ class Opener:
 
     def __init__(self, settings: "Settings", store: Store, metrics: Metrics) -> None:
         self.settings, self.store, self.metrics = settings, store, metrics
+        self.secrets = Secrets(settings, data_dir())
         self._models: dict[str, ModelClient] = {}
         self._opened: dict[str, ModelClient] = {}
         """By the name they were asked for and by their own: who knows a model's window."""
@@ -158,13 +160,17 @@ class Opener:
             ask = live.permissions.ask
             model = await self._model_or_reason(_last_model(events))
             steps = settings.agent.max_steps
-            mcp = McpServers((*_configured(settings), *live.mcp), root)
+            servers = (*_configured(settings), *live.mcp)
+            mcp = McpServers(servers, root)
+            redactor = await asyncio.to_thread(self.secrets.redactor, events, servers)
 
             def fold() -> Session:
-                return Session(lease, events, workspace, model, ask, max_steps=steps, mcp=mcp)
+                return Session(
+                    lease, events, workspace, model, ask, max_steps=steps, mcp=mcp, redactor=redactor
+                )
 
             return await asyncio.to_thread(fold) if len(events) > LONG else fold()
-        except (WorkspaceRefused, StoreError) as error:
+        except (WorkspaceRefused, StoreError, KeyFileError) as error:
             await lease.release()
             raise SessionFailed(str(error)) from error
         except BaseException:

@@ -137,6 +137,7 @@ async def _serve(
     try:
         token = secrets.token_urlsafe(32) if arguments.private else own_token(places.data_dir() / "token")
         app = create_app(settings, store, token, workspaces)
+        app.state.hub.opener.secrets.guard(logging.getLogger().handlers)
         warning: asyncio.Task[None] | None = None
 
         def ready(info: "ServerInfo") -> None:
