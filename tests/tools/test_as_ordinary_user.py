@@ -36,6 +36,7 @@ exec setpriv --reuid UID --regid UID --clear-groups --inh-caps=-all \
     "tests",
     [
         "tests/tools/sandbox",
+        "tests/tools/test_forks.py",
         "tests/tools/test_shell.py",
         "tests/tools/test_shell_session.py",
         "tests/tools/test_files.py",
