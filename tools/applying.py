@@ -52,12 +52,30 @@ class Unfit(EditError):
 
 
 @dataclass(frozen=True, slots=True)
+class Hint:
+    """What a patch says about a hunk of whole lines, beside its text.
+
+    `line` (from 1) is where it begins: it decides among several exact matches, and is else ignored. `last`:
+    it ends the file. `newline`: whether the file is to end with a newline; None keeps it as it is.
+    """
+
+    line: int | None = None
+    last: bool = False
+    newline: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Hunk:
-    """One replacement. An empty `old` makes a new file; `anchor` restricts where `old` is looked for."""
+    """One replacement. An empty `old` makes a new file; `anchor` restricts where `old` is looked for.
+
+    With a `hint` it is whole lines of a patch, and what is the same at both ends of `old` and `new` is
+    context: other hunks may have the same context.
+    """
 
     old: str
     new: str
     anchor: str | None = None
+    hint: Hint | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +190,7 @@ def _fresh(data: bytes, hunks: Sequence[Hunk]) -> Applied:
     new = hunks[0].new
     if not new:
         raise NoChange("`old` and `new` are both empty. Put the content of the new file into `new`.")
-    _require_writable("", new, "")
+    require_writable("", new, "")
     try:
         content = new.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -190,8 +208,10 @@ def _locate(text: Text, number: int, hunk: Hunk, only_exact: bool) -> _Located:
     flat = text.flat
     anchor = None if hunk.anchor is None else anchored(flat, hunk.anchor)
     window = anchor.window if anchor else Window(0, len(flat))
-    found = find(flat, old, window, only_exact=only_exact)
+    found = find(flat, old, window, only_exact=only_exact, whole_lines=hunk.hint is not None)
     matches = list(anchor.preferred(found.matches) if anchor else found.matches)
+    if hunk.hint is not None and len(matches) > 1:
+        matches = _hinted(flat, matches, found.tier, hunk.hint)
     if not matches:
         raise _no_match(flat, old, new, window, anchor, only_exact)
     match, *others = matches
@@ -209,13 +229,48 @@ def _locate(text: Text, number: int, hunk: Hunk, only_exact: bool) -> _Located:
         )
     if replacement == replaced:
         raise NoChange("The file already holds what this edit would write.", reason="no_change")
-    _require_writable(old, new, replaced)
+    require_writable(old, new, replaced)
     known = set(replaced)
     text.encoding.check("".join(character for character in new if character not in known))
-    return _Located(number, match.start, match.end, replacement, found.tier, hunk)
+    if hunk.hint is None or (match.end == len(flat) and not text.ends_with_newline):
+        return _Located(number, match.start, match.end, replacement, found.tier, hunk)
+    head, tail = _same_lines(replaced, replacement)
+    inner = replacement[head : len(replacement) - tail]
+    return _Located(number, match.start + head, match.end - tail, inner, found.tier, hunk)
 
 
-def _require_writable(old: str, new: str, replaced: str) -> None:
+def _hinted(flat: str, matches: list[Match], tier: Tier, hint: Hint) -> list[Match]:
+    """The matches that fit what a patch says about its place; all of them where that fits none."""
+    if hint.last and (last := [match for match in matches if match.end >= len(flat)]):
+        return last
+    if hint.line is not None and tier == "exact":
+        return [match for match in matches if line_number(flat, match.start) == hint.line] or matches
+    return matches
+
+
+def _same_lines(one: str, other: str) -> tuple[int, int]:
+    """Characters of the whole lines that two texts share at the beginning, and at the end."""
+    ours, theirs = _ended(one), _ended(other)
+    most = min(len(ours), len(theirs))
+    head = tail = 0
+    while head < most and ours[head] == theirs[head]:
+        head += 1
+    while tail < most - head and ours[-1 - tail] == theirs[-1 - tail]:
+        tail += 1
+    return sum(map(len, ours[:head])), sum(map(len, ours[len(ours) - tail :]))
+
+
+def _ended(text: str) -> list[str]:
+    *lines, rest = text.split("\n")
+    return [line + "\n" for line in lines] + [rest] * bool(rest)
+
+
+def require_writable(old: str, new: str, replaced: str) -> None:
+    """Refuse added text that must not be written: `old` is what the edit names, `replaced` what is there.
+
+    Raises:
+        Refused: an omission, a redaction marker, a NUL.
+    """
     placeholder = omission(old, new)
     if placeholder is not None:
         raise Refused(
@@ -283,6 +338,12 @@ def _same_final_newline(text: Text, last: _Located, before: str, added: str) -> 
     `before` is what stands before the end of the file's last edit, `added` its replacement.
     """
     newline = "\r" if text.ending == "\r" else "\n"
+    wanted = None if last.hunk.hint is None else last.hunk.hint.newline
+    if wanted is not None:
+        rest = added or before
+        if wanted:
+            return added if not rest or rest.endswith(newline) else added + text.ending
+        return added.removesuffix(newline).removesuffix("\r") if added.endswith(newline) else added
     old, new = text.normal(last.hunk.old), text.normal(last.hunk.new)
     if old + "\n" == new or new + "\n" == old:
         return added

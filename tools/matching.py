@@ -79,9 +79,17 @@ def fold(text: str) -> str:
     return text if text.isascii() else text.translate(_FOLD)
 
 
-def find(flat: str, old: str, window: Window, *, only_exact: bool = False) -> Found:
-    """All matches of `old` (with flat line endings) by the strictest tier that has any."""
-    exact = tuple(Match(at, at + len(old)) for at in _occurrences(flat, old, window, MAX_MATCHES))
+def find(
+    flat: str, old: str, window: Window, *, only_exact: bool = False, whole_lines: bool = False
+) -> Found:
+    """All matches of `old` (with flat line endings) by the strictest tier that has any.
+
+    With `whole_lines`, exact matches count only where a line begins, as those of the other tiers do.
+    """
+    places = _occurrences(flat, old, window, MAX_CANDIDATES if whole_lines else MAX_MATCHES)
+    if whole_lines:
+        places = (at for at in places if not at or flat[at - 1] == "\n")
+    exact = tuple(Match(at, at + len(old)) for at in places)
     lines, whole = split(old)
     too_long = len(lines) > MAX_LINES or len(old) > MAX_CHARACTERS
     if exact or only_exact or too_long or not any(map(str.strip, lines)):

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
+from tools.apply_patch import ApplyPatch
 from tools.delete import Delete
 from tools.edit import Edit
 from tools.glob import Glob
@@ -35,6 +36,7 @@ TOOLS: dict[str, Tool] = {
         Grep(),
         Symbols(),
         Edit(),
+        ApplyPatch(),
         Write(),
         Delete(),
         Move(),

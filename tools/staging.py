@@ -56,8 +56,9 @@ def temporary_name() -> str:
     return f".etude-{secrets.token_hex(8)}.tmp"
 
 
-def named(place: Place, descriptor: int) -> str:
-    name = temporary_name()
+def named(place: Place, descriptor: int, name: str | None = None) -> str:
+    """Give a file without a name one that nobody has."""
+    name = name or temporary_name()
     os.link(f"/proc/self/fd/{descriptor}", name, dst_dir_fd=place.directory)
     return name
 

@@ -1,0 +1,11 @@
+import sys
+
+
+def one():
+    x = 1
+    return x
+
+
+def two():
+    x = 2
+    return x

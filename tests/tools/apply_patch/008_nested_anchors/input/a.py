@@ -1,0 +1,8 @@
+class A:
+    def f(self):
+        pass
+
+
+class B:
+    def f(self):
+        pass

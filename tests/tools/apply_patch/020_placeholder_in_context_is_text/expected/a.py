@@ -1,0 +1,3 @@
+x = 1
+# ... rest of the code ...
+y = 3

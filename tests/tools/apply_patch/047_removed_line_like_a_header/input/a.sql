@@ -1,0 +1,3 @@
+-- old
+++ x
+select 1;
