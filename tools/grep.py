@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import time
 from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ from tools.contents import missing
 from tools.encodings import Binary
 from tools.errors import EnvironmentFault, InvalidArguments, ToolError, ToolTimeout
 from tools.files import Entry, explained, open_file, read_bytes, stat
+from tools.indexed_grep import Candidates, candidates, matches_in
+from tools.patterns import Needed, needed
 from tools.result import Proposal, ToolResult
 from tools.ripgrep import FileMatches, Line, Outcome, search
 from tools.text import Text, visible
@@ -26,6 +29,9 @@ MATCHES: Final = 100
 MAX_CONTEXT: Final = 20
 DEADLINE: Final = 30.0
 """Seconds after which a search is stopped and what it found is shown as incomplete."""
+
+CONTENT_KEPT: Final = 16_000_000
+"""Bytes of files with matches that are kept until they are shown."""
 
 _SPECIAL: Final = re.compile(r"([\\.+*?()|\[\]{}^$])")
 _PROC: Final = "/proc/self/fd"
@@ -95,11 +101,18 @@ class Grep(Tool):
     async def run(self, arguments: GrepArguments, workspace: Workspace, progress: Progress) -> ToolResult:
         start = await asyncio.to_thread(_start, arguments, workspace)
         hits, outcome = _Hits(workspace.output_limit), Outcome()
+        wanted = Needed() if arguments.glob else needed(arguments.pattern, bool(arguments.ignore_case))
+        known = await candidates(workspace.index, start, wanted)
+        if known is not None and wanted.exact:
+            await asyncio.to_thread(_look, arguments, workspace.root, wanted.literals[0], known, hits)
+        own = len(hits.files)
         with _opened(workspace.root, start) as (descriptor, given):
-            flags = _flags(arguments, start, given)
-            await _collect(flags, descriptor, arguments.limit or MATCHES, hits, outcome)
+            places = _places(known, wanted, hits, start, given)
+            if places:
+                flags = [*_flags(arguments, start, given), *places]
+                await _collect(flags, descriptor, arguments.limit or MATCHES, hits, outcome)
         _check(arguments, outcome, hits)
-        for found in hits.files:
+        for found in hits.files[own:]:
             found.path = _named(found.path, given, start)
         hits.files.sort(key=lambda found: found.path)
         body, clipped = await asyncio.to_thread(_verified, workspace.root, hits)
@@ -146,6 +159,43 @@ def _given(root: Path, start: Entry, descriptor: int) -> str:
     return f"{_PROC}/{descriptor}" if os.path.exists(_PROC) else str(root / start.path)
 
 
+def _look(arguments: GrepArguments, root: Path, literal: bytes, known: Candidates, hits: _Hits) -> None:
+    """Find a literal in the files that may hold it; what is left to ripgrep is added to `known.others`."""
+    limit = arguments.limit or MATCHES
+    kept = 0
+    until = time.monotonic() + DEADLINE
+    for path in known.paths:
+        try:
+            found = matches_in(root, path, literal, limit + 1, arguments.context or 0)
+        except ToolError:
+            found = None
+        if found is None:
+            known.others.append(path)
+        elif found.matches:
+            kept += len(found.content or b"")
+            if kept > CONTENT_KEPT:
+                found.content = None  # it is read again when it is shown
+            if not hits.take(found, limit):
+                return
+        if time.monotonic() > until:
+            hits.stopped = f"stopped after {DEADLINE:.0f} s"
+            return
+
+
+def _places(known: Candidates | None, wanted: Needed, hits: _Hits, start: Entry, given: str) -> list[str]:
+    """What ripgrep is to search; nothing where all is found already."""
+    if known is None:
+        return [given]
+    if hits.stopped:
+        return []
+    paths = known.others if wanted.exact else [*known.paths, *known.others]
+    if not paths:
+        # Without a file, ripgrep still says whether the expression is one.
+        return [] if wanted.exact else [os.devnull]
+    below = 0 if start.path == "." else len(start.path) + 1
+    return [f"{given}/{path[below:]}" for path in paths]
+
+
 def _flags(arguments: GrepArguments, start: Entry, given: str) -> list[str]:
     limit = arguments.limit or MATCHES
     flags = ["--hidden", "--line-number", f"--max-count={limit + 1}", f"--context={arguments.context or 0}"]
@@ -155,7 +205,7 @@ def _flags(arguments: GrepArguments, start: Entry, given: str) -> list[str]:
         flags.append("--multiline")
     for glob in _globs(arguments.glob, start, given) if arguments.glob else ():
         flags.append(f"--glob={glob}")
-    return [*flags, "--glob=!.git", f"--regexp={arguments.pattern}", "--", given]
+    return [*flags, "--glob=!.git", f"--regexp={arguments.pattern}", "--"]
 
 
 def _globs(glob: str, start: Entry, given: str) -> list[str]:
@@ -229,13 +279,17 @@ def _verified(root: Path, hits: _Hits) -> tuple[list[str], int]:
 
 
 def _shown(root: Path, found: FileMatches) -> list[str] | None:
-    with open_file(root, found.path) as (descriptor, _):
-        direct = all(os.pread(descriptor, len(line.data), line.offset) == line.data for line in found.lines)
+    direct = found.content is not None
+    if not direct:
+        with open_file(root, found.path) as (descriptor, _):
+            direct = all(
+                os.pread(descriptor, len(line.data), line.offset) == line.data for line in found.lines
+            )
     plain = direct and all(line.data.isascii() or _is_utf8(line) for line in found.lines)
     text = None
     if not plain:
         try:
-            data, _ = read_bytes(root, found.path)
+            data = found.content if found.content is not None else read_bytes(root, found.path)[0]
             text = Text.decode(data).flat.split("\n")
         except Binary:
             return None

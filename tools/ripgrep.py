@@ -42,12 +42,16 @@ class Line:
 
 @dataclass(slots=True)
 class FileMatches:
-    """What was found in one file, in order. `path` is as ripgrep names it. `binary`: it holds NUL bytes."""
+    """What was found in one file, in order. `path` is as ripgrep names it. `binary`: it holds NUL bytes.
+
+    `content` is the file's where it was read by ourselves, through a confined descriptor.
+    """
 
     path: str
     lines: list[Line] = field(default_factory=list)
     matches: int = 0
     binary: bool = False
+    content: bytes | None = None
 
 
 @dataclass(slots=True)

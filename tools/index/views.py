@@ -30,8 +30,10 @@ class Signatures:
     ids: NDArray[np.int64]
     at: NDArray[np.int64]
     powers: NDArray[np.int64]
-    wide: dict[tuple[int, int], bool] = field(default_factory=dict)
-    """What is known of files with NUL bytes, by row and mtime: whether they are UTF-16."""
+    heads: dict[tuple[int, int], bool] = field(default_factory=dict)
+    """What is known of files that are not indexed, by row and mtime: whether they begin as text does."""
+    others: list[str] | None = None
+    """Files that are not indexed and that ripgrep must look at; None where nobody has asked."""
 
     def holding(self, literals: Iterable[bytes]) -> list[int]:
         """Rows of the files that may hold all of these."""
@@ -79,7 +81,7 @@ def signatures(index: Index, db: sqlite3.Connection) -> Signatures:
         rows[:, 0].astype(np.int64),
         rows[:, 1].astype(np.int64),
         rows[:, 2].astype(np.int64),
-        known.wide if isinstance(known, Signatures) else {},
+        known.heads if isinstance(known, Signatures) else {},
     )
     if len(rows) and made.at[-1] + (1 << made.powers[-1]) // 8 > len(made.slab):
         raise EnvironmentFault("The index is shorter than it says. Ask again in a moment.")
