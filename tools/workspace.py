@@ -6,11 +6,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tools.diagnostics.memory import Memory
+
 if TYPE_CHECKING:
+    from tools.history import History
     from tools.index import Index
     from tools.index.indexer import Indexer
     from tools.sandbox.policy import SandboxPolicy
     from tools.shell import ShellSession
+    from tools.snapshots import SnapshotStore
 
 
 def content_hash(data: bytes) -> str:
@@ -41,7 +45,9 @@ class Workspace:
     on it. It is a fold of the log; whoever opens a session fills it. `shell` is started on first use.
     `output_limit` bounds what one result shows (bytes): small models have little room. `index` is made by
     `Index.of`; it lies below `cache`, or in a temporary folder. `indexer` is the process that feeds it,
-    shared by all workspaces of a server; without one the workspace starts its own.
+    shared by all workspaces of a server; without one the workspace starts its own. `history` knows what the
+    present turn began from, `diagnosed` what checkers said of which snapshot. `snapshots` is where its
+    states and the true contents of edits are kept; without it none are.
     """
 
     root: Path
@@ -52,10 +58,13 @@ class Workspace:
     refresh: Refresh | None = None
     shell: "ShellSession | None" = None
     output_limit: int = 48 * 1024
+    history: "History | None" = None
+    diagnosed: Memory = field(default_factory=Memory)
     cache: Path | None = None
     index: "Index | None" = None
     indexer: "Indexer | None" = None
     owns_indexer: bool = False
+    snapshots: "SnapshotStore | None" = None
 
     async def close(self) -> None:
         """End the shell and everything that runs in its sandbox, and let go of the index."""

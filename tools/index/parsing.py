@@ -27,12 +27,15 @@ MAX_WORD: Final = 120
 MAX_ERRORS: Final = 50
 """Most of a file that are kept; whoever writes more definitions in one file generated them."""
 
-_WORD: Final = re.compile(rb"\n|[A-Za-z_$\x80-\xff][\w$\x80-\xff]*")
+_WORD: Final = re.compile(rb"\n|[A-Za-z_\x80-\xff][\w\x80-\xff]*")
+_WITH_DOLLARS: Final = re.compile(rb"\n|[A-Za-z_$\x80-\xff][\w$\x80-\xff]*")
 _UNQUOTED: Final = re.compile(_WORD.pattern + rb"+(?![\"'])")
 """The same, but for what a quote mark follows directly."""
 _SCOPES: Final = frozenset(
     {"module", "class", "interface", "struct", "enum", "union", "scope", "function", "method"}
 )
+_NEVER: Final = frozenset({"if", "else", "for", "while", "switch", "return"})
+"""What a parser takes for the name of a function where it has lost its way."""
 _WEAK: Final = frozenset({"field", "variable", "type"})
 """Kinds that give way where the same name is also found as something more definite."""
 
@@ -145,7 +148,7 @@ def _symbols(
     for start, negative_end, _, outer, (kind, title, node, container) in placed:
         while scopes and scopes[-1][0] <= start:
             scopes.pop()
-        name = (title.text or b"").decode("utf-8", "replace")
+        name = (title.text or b"").decode("utf-8", "replace").removeprefix(":")  # Ruby's symbols
         if len(name) > MAX_WORD or "\n" in name:
             name = one_line(name.encode(), MAX_WORD)
         inside = known.separator.join(scope[1] for scope in scopes)
@@ -156,7 +159,7 @@ def _symbols(
             kind = "method"
         if kind in _SCOPES:
             scopes.append((-negative_end, name, kind))
-        if kind == "scope" or not name:
+        if kind == "scope" or not name or (kind == "function" and name in _NEVER):
             continue
         body = node.child_by_field_name("body")
         head = data[node.start_byte : body.start_byte if body is not None else node.end_byte]
@@ -198,7 +201,8 @@ def _words(code: bytes, known: "Language") -> dict[bytes, list[int]]:
     words: dict[bytes, list[int]] = {}
     keywords = known.keywords
     line = 1
-    for word in (_UNQUOTED if known.prefixes else _WORD).findall(code):
+    pattern = _UNQUOTED if known.prefixes else _WITH_DOLLARS if known.dollars else _WORD
+    for word in pattern.findall(code):
         if word == b"\n":
             line += 1
         elif (lines := words.get(word)) is not None:

@@ -40,7 +40,3 @@ class Symbol:
     end: int
     signature: str
     doc: str = ""
-
-    @property
-    def qualified(self) -> str:
-        return f"{self.container}.{self.name}" if self.container else self.name

@@ -31,7 +31,7 @@ NAMES: Final = {"Rakefile": "ruby", "Gemfile": "ruby", "Guardfile": "ruby", "SCo
 
 _BY_EXTENSION: Final = {ext: name for name, exts in EXTENSIONS.items() for ext in exts.split()}
 _SHEBANG: Final = re.compile(
-    rb"#!\s*\S*?(?:/env\s+(?:-S\s+)?)?(?:[^\s/]*/)*(python|bash|sh|zsh|node|ruby|php|lua)\b"
+    rb"#!\s*\S*?(?:/env\s+(?:-S\s+)?)?(?:[^\s/]*/)*(python|bash|sh|zsh|node|ruby|php|lua)[\d.]*\b"
 )
 _INTERPRETERS: Final = {"sh": "bash", "zsh": "bash", "node": "javascript"}
 

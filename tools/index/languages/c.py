@@ -42,9 +42,15 @@ SHARED = """
     (field_declaration declarator: (pointer_declarator declarator: (function_declarator declarator:
         (parenthesized_declarator (pointer_declarator (field_identifier) @name))))) @field
 """
-GLOBALS = "".join(
-    f"""
-    ({parent} (declaration declarator: [
+
+
+def variables_in(*parents: str) -> str:
+    """Patterns of the variables that are declared directly in such nodes."""
+    return "".join(_VARIABLES.replace("PARENT", parent) for parent in parents)
+
+
+_VARIABLES = """
+    (PARENT (declaration declarator: [
         (identifier) @name
         (array_declarator declarator: (identifier) @name)
         (array_declarator declarator: (array_declarator declarator: (identifier) @name))
@@ -59,9 +65,8 @@ GLOBALS = "".join(
         (init_declarator declarator: (array_declarator declarator:
             (pointer_declarator declarator: (identifier) @name)))
     ]) @variable)
-    """
-    for parent in ("translation_unit", "preproc_if", "preproc_ifdef", "preproc_else")
-)
+"""
+FILE = ("translation_unit", "preproc_if", "preproc_ifdef", "preproc_else")
 BLANKS = "(comment) @blank (string_content) @blank (char_literal) @blank (system_lib_string) @blank"
 KEYWORDS = (
     "auto break case char const continue default do double else enum extern float for goto if inline int "
@@ -73,7 +78,7 @@ KEYWORDS = (
 LANGUAGE = Language(
     name="c",
     grammar=tree_sitter_c.language,
-    definitions=SHARED + GLOBALS,
+    definitions=SHARED + variables_in(*FILE),
     blanks=BLANKS,
     keywords=words(KEYWORDS),
 )

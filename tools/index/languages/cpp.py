@@ -2,7 +2,7 @@
 
 import tree_sitter_cpp
 
-from tools.index.languages.c import BLANKS, GLOBALS, KEYWORDS, SHARED
+from tools.index.languages.c import BLANKS, FILE, KEYWORDS, SHARED, variables_in
 from tools.index.languages.language import Language, words
 
 _DECLARED = """[
@@ -21,7 +21,7 @@ LANGUAGE = Language(
     name="cpp",
     grammar=tree_sitter_cpp.language,
     definitions=SHARED
-    + GLOBALS
+    + variables_in(*FILE, "declaration_list")
     + f"""
     (function_definition declarator: (function_declarator declarator: {_DECLARED})) @method
     (function_definition declarator: (pointer_declarator

@@ -55,4 +55,5 @@ LANGUAGE = Language(
     blanks=BLANKS,
     keywords=words(KEYWORDS),
     wrappers=WRAPPERS,
+    dollars=True,
 )

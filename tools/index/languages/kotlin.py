@@ -15,6 +15,7 @@ LANGUAGE = Language(
         (function_declaration name: (identifier) @name) @function
         (class_body (property_declaration (variable_declaration (identifier) @name)) @field)
         (source_file (property_declaration (variable_declaration (identifier) @name)) @variable)
+        (class_parameter ["val" "var"] (identifier) @name) @field
         (type_alias (identifier) @name) @type
     """,
     blanks="(line_comment) @blank (block_comment) @blank (string_content) @blank (character_literal) @blank",

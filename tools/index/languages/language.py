@@ -25,12 +25,13 @@ class Language:
     blanks: str
     keywords: frozenset[bytes]
     wrappers: frozenset[str] = frozenset()
-    bodies: frozenset[str] = frozenset()
     doc: Doc = "above"
     methods_in: frozenset[str] = frozenset({"class", "interface", "struct", "enum", "scope"})
     separator: str = "."
     attributes: tuple[str, ...] = ()
     """How lines above a definition begin that belong to it and are no comment, as in `#[derive(Debug)]`."""
+    dollars: bool = False
+    """Whether `$` is a letter of identifiers."""
     prefixes: bool = False
     """Whether letters directly before a quote mark belong to the string, as in `rb""`."""
 

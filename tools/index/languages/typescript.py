@@ -43,6 +43,7 @@ LANGUAGE = Language(
     blanks=_BLANKS,
     keywords=_KEYWORDS,
     wrappers=_WRAPPERS,
+    dollars=True,
     attributes=("@",),
 )
 TSX = Language(
@@ -52,5 +53,6 @@ TSX = Language(
     blanks=BLANKS,
     keywords=_KEYWORDS,
     wrappers=_WRAPPERS,
+    dollars=True,
     attributes=("@",),
 )
