@@ -301,6 +301,12 @@ class ApprovalRequested(Record):
     diffs: list[dict[str, Any]] = Field(default_factory=list)
     """`{path, old, new}` texts of the proposed change."""
     command: str | None = None
+    reason: str | None = None
+    """Why it is asked, for people."""
+    parts: list[dict[str, Any]] = Field(default_factory=list)
+    """The simple commands of `command`, each judged: `{text, verdict, reason?, rule?}`."""
+    rules: list[str] = Field(default_factory=list)
+    """The rules that an `always` answer makes."""
 
 
 class ApprovalResolved(Record):
@@ -310,8 +316,9 @@ class ApprovalResolved(Record):
     option: str | None = None
     by: str | None = None
     """Who answered: a client's name, `mode`, `rule` or `headless`."""
-    rule: str | None = None
-    """The rule that an `always` answer made."""
+    rules: list[str] = Field(default_factory=list)
+    """The rules that an `always` answer made for this person and workspace: `shell:` and the first words of a
+    simple command, or the name of a tool."""
     reason: str | None = None
 
 
@@ -320,6 +327,8 @@ class ConfigChanged(Record):
     model: str | None = None
     profile: Literal["full", "compact"] | None = None
     title: str | None = None
+    revoked: list[str] = Field(default_factory=list)
+    """Rules of this session's log that hold no more."""
 
 
 class Todo(Record):

@@ -2,13 +2,14 @@
 
 from ulid import ULID
 
-from agent.approval import OPTIONS, Decision, judge, rule_of
+from agent.approval import Circumstances, Decision, Ruling, judge
 from agent.events import ApprovalRequested, ApprovalResolved
 from agent.prepared import Prepared, Step
 from agent.session import Session
 from tools.errors import EnvironmentFault
-from tools.result import FileChange
+from tools.result import FileChange, Proposal
 from tools.shell_session import ShellSession
+from tools.tool import Tool
 
 DIFF_TEXT_LIMIT = 400_000
 """Bytes of a file's text that an approval request shows."""
@@ -18,19 +19,40 @@ async def denied(here: Step, prepared: Prepared) -> str | None:
     """What to tell the model where the call may not run; None where it may."""
     session, tool, proposal = here.session, prepared.tool, prepared.proposal
     assert tool is not None
-    mode, rules = session.state.mode, session.state.rules
-    confined = mode != "auto" or await _confined(session)
-    match judge(tool, proposal, mode, rules, confined):
+    ruling = await judge(tool, proposal, await _circumstances(session, tool, proposal))
+    match ruling.verdict:
         case "allow":
-            return None
+            pass
+        case "deny" if session.state.mode == "plan":
+            why = f" ({ruling.reason})" if ruling.parts and ruling.reason else ""
+            return f"Refused: in mode 'plan' nothing may be changed{why}. Describe the change instead."
         case "deny":
-            return f"Refused: in mode {mode!r} nothing may be changed. Describe the change instead."
+            return f"Refused: {ruling.reason}. Do not repeat it; do something else or ask."
         case "ask":
-            decision = await _ask(here, prepared)
-    if decision.outcome == "allowed":
-        return None
-    why = f": {decision.reason}" if decision.reason else ""
-    return f"The user did not allow this call{why}. Do not repeat it; do something else or ask."
+            decision = await _ask(here, prepared, ruling)
+            if decision.outcome != "allowed":
+                why = f": {decision.reason}" if decision.reason else ""
+                return f"The user did not allow this call{why}. Do not repeat it; do something else or ask."
+    session.grants.defined |= ruling.defines
+    return None
+
+
+async def _circumstances(session: Session, tool: Tool, proposal: Proposal) -> Circumstances:
+    workspace, mode = session.workspace, session.state.mode
+    command = proposal.command is not None or tool.kind == "execute"
+    cwd = None
+    if command and not tool.read_only:
+        shell = ShellSession.of(workspace)
+        cwd = str(workspace.root / proposal.paths[0]) if proposal.paths else shell.cwd
+    return Circumstances(
+        root=workspace.root,
+        mode=mode,
+        rules=frozenset(session.rules),
+        grants=session.grants,
+        confined=not command or mode == "full" or tool.read_only or await _confined(session),
+        network=bool(workspace.policy.network),
+        cwd=cwd,
+    )
 
 
 async def _confined(session: Session) -> bool:
@@ -40,7 +62,7 @@ async def _confined(session: Session) -> bool:
         return False
 
 
-async def _ask(here: Step, prepared: Prepared) -> Decision:
+async def _ask(here: Step, prepared: Prepared, ruling: Ruling) -> Decision:
     session, call, proposal, tool = here.session, prepared.call, prepared.proposal, prepared.tool
     assert tool is not None
     request = ApprovalRequested(
@@ -48,9 +70,12 @@ async def _ask(here: Step, prepared: Prepared) -> Decision:
         call_id=call.id,
         title=proposal.title,
         kind=tool.kind,
-        options=OPTIONS,
+        options=ruling.options(),
         diffs=[shown for change in proposal.changes if (shown := _texts(change))],
         command=proposal.command,
+        reason=ruling.reason,
+        parts=list(ruling.parts),
+        rules=list(ruling.rules),
     )
     await session.record("approval.requested", request, turn=here.turn, step=here.step)
     decision = await session.ask(request)
@@ -61,10 +86,12 @@ async def _ask(here: Step, prepared: Prepared) -> Decision:
         outcome=decision.outcome,
         option=decision.option,
         by=decision.by,
-        rule=rule_of(tool, proposal) if always else None,
+        rules=list(ruling.rules) if always else [],
         reason=decision.reason,
     )
-    await session.record("approval.resolved", resolved, turn=here.turn, step=here.step)
+    event = await session.record("approval.resolved", resolved, turn=here.turn, step=here.step)
+    if always and session.grants.rules is not None:
+        session.grants.rules.update(event.data["rules"])
     return decision
 
 

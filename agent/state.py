@@ -118,6 +118,7 @@ def _configured(state: State, event: Event, data: dict[str, Any]) -> None:
     state.mode = data.get("mode") or state.mode
     state.profile = data.get("profile") or state.profile
     state.title = data.get("title") or state.title
+    state.rules.difference_update(data.get("revoked") or ())
 
 
 def _waiting(event: Event, data: dict[str, Any]) -> Waiting:
@@ -207,8 +208,7 @@ def _asked(state: State, event: Event, data: dict[str, Any]) -> None:
 
 def _resolved(state: State, event: Event, data: dict[str, Any]) -> None:
     state.asked.pop(data["request_id"], None)
-    if data.get("rule"):
-        state.rules.add(data["rule"])
+    state.rules.update(data.get("rules") or ())
 
 
 def _turn_ended(state: State, event: Event, data: dict[str, Any]) -> None:

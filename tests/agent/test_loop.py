@@ -167,7 +167,9 @@ async def test_always_is_a_rule_for_this_session(root: Path, script: Any) -> Non
             {"calls": [call("edit", path="a.py", edits=[{"old": "one", "new": "uno"}])]},
             {"calls": [call("edit", path="b.py", edits=[{"old": "two", "new": "due"}])]},
             {"calls": [call("shell", command="echo 1")]},
-            {"calls": [call("shell", command="echo 1 && echo 2")]},
+            {"calls": [call("shell", command="python3 -m compileall a.py")]},
+            {"calls": [call("shell", command="echo 1 && python3 -m compileall b.py | tail -1")]},
+            {"calls": [call("shell", command="python3 -m compileall a.py; touch made")]},
             {"text": "done"},
         ]
     )
@@ -175,6 +177,11 @@ async def test_always_is_a_rule_for_this_session(root: Path, script: Any) -> Non
         events = await turn(session)
         assert (root / "b.py").read_text() == "due = 2\n"
         assert [request.kind for request in asked] == ["edit", "execute", "execute"]
+        assert asked[1].rules == ["shell:python3 -m compileall"]
+        assert asked[1].options[1]["name"] == "Always allow `python3 -m compileall`"
+        assert asked[2].reason == "`touch made` is not known to only read"
+        assert [item["verdict"] for item in asked[2].parts] == ["allow", "ask"]
+        assert session.state.rules == {"edit", "shell:python3 -m compileall"}
         assert asked[0].diffs == [{"path": "a.py", "old": "one = 1\n", "new": "uno = 1\n"}]
         assert fold(session.log.events).rules == session.state.rules  # pyright: ignore
         assert paired(events)

@@ -79,7 +79,7 @@ async def test_cancel_while_an_approval_waits(root: Path, script: Any) -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    model = script([{"calls": [call("shell", command="true")]}, "ok"])
+    model = script([{"calls": [call("shell", command="touch made")]}, "ok"])
     async with opened(root, model, mode="ask", approve=never) as session:
         running = asyncio.create_task(turn(session))
         await asked.wait()
