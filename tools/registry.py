@@ -11,6 +11,7 @@ from tools.grep import Grep
 from tools.listing import List
 from tools.move import Move
 from tools.read import Read
+from tools.search import Search
 from tools.shell import Shell
 from tools.shell_kill import ShellKill
 from tools.shell_read import ShellRead
@@ -35,6 +36,7 @@ TOOLS: dict[str, Tool] = {
         Glob(),
         Grep(),
         Symbols(),
+        Search(),
         Edit(),
         ApplyPatch(),
         Write(),

@@ -84,35 +84,46 @@ class Corpus:
             np.array([file.lengths for file in files], np.float64).reshape(-1, len(FIELDS)),
         )
 
-    def scores(self, question: Mapping[str, int]) -> tuple[NDArray[np.float64], dict[str, float]]:
-        """The score of each file, and the rarity (idf) of each term that occurs at all."""
+    def scores(
+        self, question: Mapping[str, int], among: "Corpus | None" = None
+    ) -> tuple[NDArray[np.float64], dict[str, float]]:
+        """The score of each file, and the rarity (idf) of each term that occurs at all.
+
+        With `among`, these files are weighed as if they were of that corpus: for texts that are newer.
+        """
         found = np.zeros(len(self.starts))
         rarity: dict[str, float] = {}
         if not len(found):
             return found, rarity
-        order = np.argsort(self.starts, kind="stable")
-        starts, ends = self.starts[order], (self.starts + self.sizes)[order]
-        norms = self._norms()
+        every = self if among is None else among
+        norms = self._norms(every.lengths if len(every.lengths) else self.lengths)
         for term, weight in question.items():
-            at = np.flatnonzero(self.words == np.uint32(hash_of(term)))
-            place = np.searchsorted(starts, at, "right") - 1
-            inside = (place >= 0) & (at < ends[place])
-            at, files = at[inside], order[place[inside]]
+            files, counts = self._holding(term)
+            holding = len(files) if among is None else max(len(among._holding(term)[0]), 1)
             if not len(files):
                 continue
             frequency = np.zeros(len(files))
-            halves = 2 * (self.starts + self.sizes)[files] + at - self.starts[files]
-            counts = self.halves[halves].astype(np.int64)
             for field, (shift, most) in enumerate(zip(_SHIFTS, _MOST, strict=True)):
                 frequency += WEIGHTS[field] * ((counts >> shift) & most) / norms[files, field]
-            rarity[term] = idf(len(files), len(found))
+            rarity[term] = idf(holding, max(len(every.starts), holding))
             found[files] += weight * rarity[term] * frequency * (SATURATION + 1) / (SATURATION + frequency)
         return found, rarity
 
-    def _norms(self) -> NDArray[np.float64]:
-        average = np.maximum(self.lengths.mean(0), 1e-9)
+    def _holding(self, term: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The files with a term, and its packed counts there."""
+        at = np.flatnonzero(self.words == np.uint32(hash_of(term)))
+        order = np.argsort(self.starts, kind="stable")
+        place = np.searchsorted(self.starts[order], at, "right") - 1
+        at, place = at[place >= 0], place[place >= 0]
+        files = order[place]
+        inside = at < (self.starts + self.sizes)[files]
+        at, files = at[inside], files[inside]
+        halves = 2 * (self.starts + self.sizes)[files] + at - self.starts[files]
+        return files, self.halves[halves].astype(np.int64)
+
+    def _norms(self, lengths: NDArray[np.float64]) -> NDArray[np.float64]:
         share = np.array(LENGTH)
-        return np.maximum(1 - share + share * self.lengths / average, 1e-9)
+        return np.maximum(1 - share + share * self.lengths / np.maximum(lengths.mean(0), 1e-9), 1e-9)
 
 
 def idf(holding: int, files: int) -> float:

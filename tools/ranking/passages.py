@@ -19,12 +19,16 @@ _WORD: Final = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """Lines `first` to `last` (from 1, inclusive); `line` is the one that says most."""
+    """Lines `first` to `last` (from 1, inclusive). `best` are those with hits, what says most first."""
 
     first: int
     last: int
-    line: int
+    best: tuple[int, ...]
     score: float
+
+    @property
+    def line(self) -> int:
+        return self.best[0]
 
 
 def best_passage(text: str, rarity: Mapping[str, float], window: int = WINDOW) -> Passage | None:
@@ -48,8 +52,8 @@ def best_passage(text: str, rarity: Mapping[str, float], window: int = WINDOW) -
     lines: dict[int, set[str]] = {}
     for line, terms in hits[span[0] : span[1] + 1]:
         lines.setdefault(line, set()).update(terms)
-    says_most = max(lines, key=lambda line: (sum(rarity[term] for term in lines[line]), -line))
-    return Passage(hits[span[0]][0], hits[span[1]][0], says_most, best)
+    best_lines = sorted(lines, key=lambda line: (-sum(rarity[term] for term in lines[line]), line))
+    return Passage(hits[span[0]][0], hits[span[1]][0], tuple(best_lines), best)
 
 
 def _hits(text: str, rarity: Mapping[str, float]) -> list[tuple[int, list[str]]]:
