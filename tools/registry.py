@@ -5,6 +5,7 @@ from typing import Any, Final, Literal
 
 from tools.apply_patch import ApplyPatch
 from tools.delete import Delete
+from tools.diagnostics.tool import Diagnostics
 from tools.edit import Edit
 from tools.glob import Glob
 from tools.grep import Grep
@@ -46,6 +47,7 @@ TOOLS: dict[str, Tool] = {
         ShellRead(),
         ShellSend(),
         ShellKill(),
+        Diagnostics(),
         Todo(),
     )
 }

@@ -1,0 +1,1 @@
+"""What the project's own checkers (linters, type checkers, compilers) say of the files."""
