@@ -28,7 +28,7 @@ BEARER: Final = rb"(?i:bearer)[ \t]+[A-Za-z0-9]"
 _ANNOTATED: Final = re.compile(rb"[ \t]*[A-Za-z_][\w\[\], |.]{0,60}?[ \t]*=[ \t]*(?!=)")
 _OPENING: Final = re.compile(rb"[ \t]*(?:[bBrRuUfF]{1,2}(?=[\"']))?(?P<quote>\\*(?:\"\"\"|'''|[\"'`]))?")
 _BARE: Final = re.compile(rb"[^\s\"'`,;&<>(){}|\\]+")
-_REST: Final = re.compile(rb"[^\s\"'`]+")
+_REST: Final = re.compile(rb"[^\s\"'`\\]+")
 _SCHEME: Final = re.compile(rb"(?i:bearer|basic|token|apikey|bot|digest|key)[ \t]+")
 _LINE_START: Final = re.compile(
     rb"(?:^|[:\t>|+-]|(?<=\n))[ \t]*(?:export[ \t]+|set[ \t]+|ENV[ \t]+|declare -x[ \t]+|-[ \t]+)?$"
@@ -108,7 +108,11 @@ def value_at(data: bytes, at: int, end: int, name: bytes = b"") -> tuple[int, in
     if quote is None:
         tight = name.endswith(b"=")
         upper = name[:1].isupper() and name.upper() == name
-        rule = _REST if name.endswith(b":") or (tight and upper) else _BARE
+        named = name.rstrip(b":= \t>")[-1:] in (
+            b'"',
+            b"'",
+        )  # a name in quotes: a number, a word or code follows
+        rule = _REST if (name.endswith(b":") and not named) or (tight and upper) else _BARE
         found = rule.match(data, at, end)
         stop = found.end() if found else at
         while stop > at and data[stop - 1 : stop] in b",;)]}\\":

@@ -91,17 +91,17 @@ class Known:
         _, heads = self._rules()
         if heads is None:
             return len(data)
-        at = 0
+        whole = [(span.start, span.end) for span in self.spans(data)]
+        end, at = whole[-1][1] if whole else 0, 0
         while (found := heads.search(data, at)) is not None:
             at = found.start()
             rest = data[at:]
-            if any(
-                form.startswith(rest) and len(form) > len(rest)
-                for form in self._by_head.get(rest[:_HEAD], ())
-            ):
+            inside = any(start < at < stop for start, stop in whole)
+            forms = () if inside else self._by_head.get(rest[:_HEAD], ())
+            if any(form.startswith(rest) and len(form) > len(rest) for form in forms):
                 return at
             at += 1
-        for size in range(min(_HEAD - 1, len(data)), 0, -1):
+        for size in range(min(_HEAD - 1, len(data) - end), 0, -1):
             tail = data[-size:]
             if any(head.startswith(tail) for head in self._by_head):
                 return len(data) - size

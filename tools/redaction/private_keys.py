@@ -17,7 +17,7 @@ _HEADER: Final = re.compile(
     rb"(?:^|[\s:|>+-])(?:Proc-Type|DEK-Info|Comment|Version|Subject|x-[a-z-]+): ?[^\n]*$"
 )
 _BLANK: Final = re.compile(rb"^[\s\d:|>+\"'\\-]*(?:\\+[nr])?[\"'\s,+]*$|^[^\s:]+[:-]\d+[:-]\s*$")
-_BODY_LINES, _WHOLE_LINE = 1000, 40
+_BODY_LINES, _WHOLE_LINE, _TELLING = 1000, 40, 16
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ def _line(data: bytes, at: int, stop: int, block: Block) -> tuple[list[Span], bo
         return [], False
     block.body += 1
     start, end = found.span("run")
-    return [Span(at + start, at + end, "private-key", 0, end - start >= _WHOLE_LINE)], True
+    return [Span(at + start, at + end, "private-key", 0, end - start >= _TELLING)], True
 
 
 def _inline(data: bytes, at: int, stop: int, block: Block) -> list[Span]:
@@ -92,4 +92,4 @@ def _inline(data: bytes, at: int, stop: int, block: Block) -> list[Span]:
     while end > start and (data[start:end].endswith((b"\\n", b"\\r", b" ", b"\\"))):
         end -= 2 if data[start:end].endswith((b"\\n", b"\\r")) else 1
     least = 4 if block.body else 24
-    return [Span(start, end, "private-key", 0, end - start >= _WHOLE_LINE)] if end - start >= least else []
+    return [Span(start, end, "private-key", 0, end - start >= _TELLING)] if end - start >= least else []

@@ -17,8 +17,10 @@ _STAND_IN: Final = re.compile(
 )
 _PATH: Final = re.compile(rb"^(?:~|\.{0,2})/[\w.~/@-]*$|^[A-Za-z]:\\|^[a-z][a-z0-9+.-]*://[^@]*$")
 _CODE: Final = re.compile(rb"^[A-Za-z_][\w]*(?:(?:\.|->|::)[A-Za-z_]\w*)*(?:[(\[{].*)?$")
+_NUMBER: Final = re.compile(rb"^[-+]?[0-9][0-9._,]*(?:[eE][-+]?[0-9]+)?,?$")
 _PART: Final = re.compile(rb"[A-Za-z0-9]+")
-_RUN: Final = re.compile(rb"[a-z]+|[A-Z]+|[0-9]+")
+_HEX: Final = re.compile(rb"^(?:[0-9a-f]+|[0-9A-F]+)$")
+_WORD: Final = re.compile(rb"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[A-Z]|[0-9]+")
 _ORDINARY: Final = frozenset(
     b"none null nil true false yes no on off empty test testing tester password passwd passphrase pass pw "
     b"pwd secret token key user username admin administrator root guest postgres mysql redis mongo rabbitmq "
@@ -49,14 +51,17 @@ def looks_random(value: bytes) -> bool:
 
 
 def _drawn(part: bytes) -> bool:
-    runs = len(_RUN.findall(part))
+    """Letters and digits whose words, as camel case has them, are too short to be words."""
+    size = len(part)
     digits = sum(48 <= byte <= 57 for byte in part)
-    if digits == len(part) or len(part) < 8:
+    if digits == size or size < 8:
         return False
-    if digits:
-        return len(part) / runs <= (3.2 if len(part) < 16 or digits > 2 else 2.6)
-    # Letters alone: words in camel case have runs of one and of many; drawn ones are short throughout.
-    return len(part) >= 20 and len(part) / runs <= 2.3 and entropy(part) >= 3.5
+    if size >= 16 and digits > 2 and _HEX.match(part):
+        return True
+    mean = size / len(_WORD.findall(part))
+    if not digits:
+        return size >= 20 and mean <= 3.3 and entropy(part) >= 3.5 and not part.islower()
+    return mean <= (3.2 if size < 16 else 4.5 if digits > 2 else 3.8)
 
 
 def classes(value: bytes) -> int:
@@ -74,8 +79,8 @@ def is_secret(value: bytes, *, numeric: bool = False, plain: bool = False) -> bo
     """
     if len(value) < 6 or len(value) > 8192 or stands_in(value) or _PATH.match(value):
         return False
-    if value.isdigit():
-        return numeric and plain and len(value) >= 6
+    if _NUMBER.match(value):
+        return numeric and plain and value.isdigit()
     if b" " in value or b"\t" in value:
         return False
     if looks_random(value):

@@ -1,0 +1,397 @@
+"""Redaction on its own: every kind of secret is found, nothing else is, and there is a way back."""
+
+import base64
+import json
+import random
+import string
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.support.planted import Planted, planted
+from tests.support.published import published_source
+from tools.redaction import (
+    PATTERN,
+    Guard,
+    Redactor,
+    Stream,
+    UnknownPlaceholder,
+    environment_secrets,
+    learn_workspace,
+)
+from tools.redaction.scan import scan
+from tools.redaction.spans import merged
+
+KEY = bytes(range(32))
+ALL = planted()
+
+ORDINARY = [
+    "TOKEN=${TOKEN}",
+    "TOKEN=$(cat token)",
+    "password: str",
+    "password: str | None = None",
+    "token = get_token()",
+    "token = os.environ['API_TOKEN']",
+    "secret = settings.SECRET_KEY",
+    'password = ""',
+    'PASSWORD="changeme"',
+    "api_key: YOUR_API_KEY",
+    "api_key = '<your key>'",
+    "password=********",
+    '"token": null,',
+    '{"max_tokens": 4096, "token_count": 123456789, "completion_tokens": 17}',
+    "eos_token_id=151645",
+    'tokenizer.pad_token = "<|endoftext|>"',
+    "class PasswordResetTokenGenerator:",
+    "def check_password(password, encoded, setter=None, preferred='default'):",
+    "from django.contrib.auth.password_validation import validate_password",
+    "commit 5f4dcc3b5aa765d61d8327deb882cf9925d6b1e4",
+    "index 83db48f..bf2c1a9 100644",
+    "550e8400-e29b-41d4-a716-446655440000",
+    '"integrity": "sha512-fRLgSGVpRSSnUDFtnDZKsCN0yQcVHXPnR3nQ9tEo4hNV0bmZ+gcAPrGwhk/4zjV7ZrTyHkUDqA=="',
+    "    --hash=sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef \\",
+    'checksum = "4b2a1c9d8e7f60514b2a1c9d8e7f60514b2a1c9d8e7f60514b2a1c9d8e7f6051"',
+    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEq0vT0v6kq0zqkqjYvP7jY2v3bA9QX1c9d8e7f60514 ada@host",
+    "-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE\n-----END PUBLIC KEY-----",
+    "if '-----BEGIN RSA PRIVATE KEY-----' in text:\n    return load(text)\n",
+    "postgres://user:password@localhost/test",
+    "https://user:pass@example.com/",
+    "https://${USER}:${PASSWORD}@host/",
+    "ssh://git@github.com/org/repository.git",
+    "Authorization: Bearer <token>",
+    "headers = {'Authorization': f'Bearer {token}'}",
+    "Cookie: theme=dark; lang=en",
+    "https://example.org/a?page=2&sort=name#section",
+    "sk-estimator-doc-link sk-toggleable__label-arrow",
+    "AKIAIOSFODNN7EXAMPLE",
+    "ada@example.org lives in /home/ada",
+    "data:image/png;base64," + base64.b64encode(bytes(random.Random(3).randbytes(3000))).decode(),
+    "[secret:github-token:0123abcd]",
+    "the_secret_of_happiness_is_in_keys_and_tokens",
+    "csrf_token = models.CharField(max_length=64)",
+    "primary_key=True, foreign_key='user_id', key=lambda item: item[0]",
+    "PASSWORD_FILE=/run/secrets/db",
+    "git log --format=%H --author=ada",
+]
+
+
+def fresh(**options: object) -> Redactor:
+    return Redactor(KEY, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.case("bench-16")
+@pytest.mark.parametrize("secret", ALL, ids=lambda one: one.name)
+def test_every_kind_is_found_wherever_its_line_stands(secret: Planted) -> None:
+    numbered = "\n".join(f"{number}\t{line}" for number, line in enumerate(secret.text.split("\n"), 7))
+    grep = "\n".join(
+        f"conf/app.ini:{number}:{line}" for number, line in enumerate(secret.text.split("\n"), 7)
+    )
+    diff = "\n".join(f"+{line}" for line in secret.text.split("\n"))
+    for shown in (
+        secret.text,
+        numbered,
+        grep,
+        diff,
+        json.dumps({"output": secret.text}),
+        f"before\n{secret.text}\r\nafter",
+    ):
+        clean = fresh().redact(shown)
+        assert PATTERN.search(clean), clean
+        for value in secret.values:
+            assert value not in clean
+            assert json.dumps(value)[1:-1] not in clean
+
+
+@pytest.mark.parametrize("text", ORDINARY)
+@pytest.mark.case("bench-17")
+def test_what_is_no_secret_stays(text: str) -> None:
+    assert fresh().redact(text) == text
+
+
+def test_a_value_that_was_met_is_replaced_in_every_form() -> None:
+    redactor, value = fresh(), "s3cr3t/Pass+9 word=Zx"
+    assert redactor.know(value, "password")
+    forms = {
+        "plain": value,
+        "json": json.dumps({"a": value + '"'}),
+        "url": "https://x/?p=s3cr3t%2FPass%2B9%20word%3DZx&q=s3cr3t%2FPass%2B9+word%3DZx",
+        "base64": base64.b64encode(value.encode()).decode(),
+        "inside base64": base64.b64encode(f"xx{value}yyy".encode()).decode(),
+        "url-safe base64": base64.urlsafe_b64encode(f"user:{value}".encode()).decode(),
+    }
+    for name, text in forms.items():
+        clean = redactor.redact(text)
+        assert value not in clean, name
+        assert "s3cr3t" not in clean, name
+        assert base64.b64encode(value.encode()).decode()[4:20] not in clean, name
+        assert redactor.resolve(clean) == text
+
+
+def test_a_value_read_from_an_assignment_is_replaced_in_other_texts() -> None:
+    redactor, value = fresh(), "Tr0ub4dor&3xQ9"
+    assert value not in redactor.redact(f"DB_PASSWORD={value}\n")
+    assert value not in redactor.redact(f"the pool was opened with {value} at noon")
+    assert value not in redactor.redact(base64.b64encode(f"app:{value}".encode()).decode())
+
+
+def test_common_words_are_never_replaced_elsewhere() -> None:
+    redactor = fresh()
+    redactor.redact("DB_PASSWORD=postgres9\nAPI_TOKEN=development\nSECRET=hunter2\n")
+    for text in ("postgres9 is a name", "mode: development", "the hunter2 meme"):
+        assert redactor.redact(text) == text
+
+
+def test_placeholders_are_the_same_in_a_session_and_after_a_restart_but_in_no_other() -> None:
+    line = ALL[0].text
+    first = fresh(salt="one").redact(line)
+    assert first == fresh(salt="one").redact(line)
+    assert first != fresh(salt="two").redact(line)
+    assert first != Redactor().redact(line)
+    assert fresh(salt="one").redact(f"{line}\n{line}") == f"{first}\n{first}"
+
+
+def test_a_placeholder_says_nothing_of_its_value() -> None:
+    names = {PATTERN.findall(fresh().redact(f"DB_PASSWORD=Zx9!kq{i:04}"))[0] for i in range(200)}
+    assert len(names) == 200
+    assert all(len(name) == 8 for name in names)
+
+
+def test_unknown_placeholders_are_refused_and_literal_ones_kept() -> None:
+    redactor = fresh()
+    clean = redactor.redact(ALL[0].text)
+    assert redactor.resolve({"a": [clean, {"b": clean}]}) == {"a": [ALL[0].text, {"b": ALL[0].text}]}
+    with pytest.raises(UnknownPlaceholder, match=r"\[secret:x:00000000\]"):
+        redactor.resolve(["[secret:x:00000000]"])
+    kept = redactor.resolve("see [secret:x:00000000]", lambda text: True)
+    assert kept == "see [secret:x:00000000]"
+
+
+def test_what_the_model_made_up_is_no_secret_elsewhere() -> None:
+    redactor = fresh()
+    redactor.own('{"new": "password = \\"Fixture9!Pw7\\""}')
+    redactor.redact('password = "Fixture9!Pw7"')
+    assert not redactor.holds("it uses Fixture9!Pw7")
+    redactor.know("Known9!Pw7xyz")
+    redactor.own('password = "Known9!Pw7xyz"')
+    assert redactor.holds("Known9!Pw7xyz")
+
+
+def test_values_under_a_name_count_in_structured_data() -> None:
+    redactor, value = fresh(), "9f8e7d6c5b4a39281706"
+    data = {
+        "headers": {"x-api-key": value, "accept": "text/html"},
+        "items": [{"access_token": value}],
+        "n": 3,
+    }
+    clean = redactor.redact_value(data)
+    assert value not in json.dumps(clean)
+    assert clean["headers"]["accept"] == "text/html"
+    assert clean["n"] == 3
+    image = {"type": "image", "data": base64.b64encode(b"API_TOKEN=" + value.encode()).decode()}
+    assert redactor.redact_value(image)["data"] == image["data"]
+
+
+def test_an_environment_gives_its_secrets() -> None:
+    environ = {
+        "MY_API_KEY": "abcd1234efgh5678Zk",
+        "PWD": "/home/ada/Project9x",
+        "HOME": "/home/ada",
+        "PUBLIC_KEY": "abcd1234efgh5678Zk1",
+        "DB_PASSWORD": "postgres",
+        "LLM": "sk-local-test",
+        "SSH_AUTH_SOCK": "/tmp/ssh-Ab12Cd34Ef/agent.1",
+    }
+    assert environment_secrets(environ, ["LLM", "ABSENT"]) == {
+        "abcd1234efgh5678Zk": "key",
+        "sk-local-test": "key",
+    }
+
+
+def test_secret_files_of_a_workspace_are_known_before_anything_is_shown(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("PAYMENT_SECRET=q8Zr#mW2vT\n# API_KEY=\nDEBUG=true\n")
+    (tmp_path / "deploy").mkdir()
+    (tmp_path / "deploy" / "secrets.yaml").write_text("token: a81bc81bdead4e5dabff90865d1e13b1\n")
+    (tmp_path / ".env.example").write_text("PAYMENT_SECRET=n0tAsecret#1\n")
+    (tmp_path / "loop.env").symlink_to("loop.env")
+    redactor, seen = fresh(), {}
+    learn_workspace(redactor, tmp_path, seen)
+    assert redactor.holds("log: q8Zr#mW2vT")
+    assert redactor.holds("log: a81bc81bdead4e5dabff90865d1e13b1")
+    assert not redactor.holds("n0tAsecret#1")
+    (tmp_path / ".env").write_text("PAYMENT_SECRET=changed8Zr#mW2vT9\n")
+    learn_workspace(redactor, tmp_path, seen)
+    assert redactor.holds("changed8Zr#mW2vT9")
+
+
+# ---- properties
+
+VALUES = [value for one in ALL for value in one.values]
+LINES = st.lists(
+    st.one_of(
+        st.sampled_from([one.text for one in ALL]),
+        st.sampled_from(VALUES).map(lambda value: f"again {value} here"),
+        st.sampled_from(ORDINARY),
+        st.text(max_size=40),
+        st.just("x" * 20_000),
+        st.text(alphabet="ab,;= \té", min_size=50, max_size=80).map(lambda text: text * 400),
+    ),
+    max_size=12,
+)
+
+
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+@given(LINES, st.randoms(use_true_random=False), st.integers(1, 400))
+def test_a_stream_does_not_depend_on_how_it_is_cut(
+    lines: list[str], draw: random.Random, largest: int
+) -> None:
+    text = "\n".join(lines)
+    whole = Stream(fresh())
+    expected = whole.feed(text) + whole.finish()
+    parts, at = Stream(fresh()), 0
+    shown: list[str] = []
+    while at < len(text):
+        size = draw.randint(1, largest) if draw.random() < 0.9 else draw.randint(1, 30_000)
+        shown.append(parts.feed(text[at : at + size]))
+        at += size
+    assert "".join([*shown, parts.finish()]) == expected
+    for one in ALL:
+        if one.text in lines:
+            assert not any(value in expected for value in one.values if f"again {value} here" not in lines)
+
+
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+@given(LINES)
+def test_redacting_twice_changes_nothing_and_resolving_gives_the_original(lines: list[str]) -> None:
+    text, redactor = "\n".join(lines), fresh()
+    clean = redactor.redact(text)
+    assert redactor.redact(clean) == clean
+    literal = set(PATTERN.findall(text))
+    assert redactor.resolve(clean, lambda placeholder: PATTERN.findall(placeholder)[0] in literal) == text
+    for one in ALL:
+        if one.text in lines:
+            assert not any(value in clean for value in one.values)
+
+
+JSON = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.sampled_from(VALUES),
+        st.sampled_from([one.text for one in ALL]),
+        st.text(max_size=20),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.dictionaries(st.sampled_from(["password", "token", "a", "api_key", 'é"x']), inner, max_size=4),
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(JSON, st.sampled_from([None, 2]), st.booleans())
+@pytest.mark.case("bench-17")
+def test_json_stays_json(value: object, indent: int | None, twice: bool) -> None:
+    text = json.dumps(value, indent=indent)
+    text = json.dumps(text) if twice else text
+    redactor = fresh()
+    clean = redactor.redact(text)
+    parsed = json.loads(clean)
+    assert redactor.resolve(clean) == text
+    if twice:
+        json.loads(parsed)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.text(alphabet="abAB12 ", max_size=6), max_size=30), st.randoms(use_true_random=False))
+def test_a_guard_hides_known_values_however_they_come(words: list[str], draw: random.Random) -> None:
+    redactor = fresh()
+    values = ("abAB12ab", "abAB12abXY99", "12ABabAB21")
+    for value in values:
+        redactor.know(value)
+    text = "".join(word + draw.choice(("", *values)) for word in words)
+    guard, shown, at = Guard(redactor), [], 0
+    while at < len(text):
+        size = draw.randint(1, 9)
+        shown.append(guard.feed(text[at : at + size]))
+        at += size
+    clean = "".join([*shown, guard.finish()])
+    assert redactor.resolve(clean) == text
+    assert not any(value in clean for value in values)
+
+
+def test_a_guard_holds_nothing_back_without_need() -> None:
+    redactor = fresh()
+    redactor.know("abAB12ab-secret9")
+    guard = Guard(redactor)
+    assert guard.feed("Let me look at ") == "Let me look at "
+    assert guard.feed("abAB") == ""
+    assert guard.feed("12 no") == "abAB12 no"
+
+
+def test_a_broken_line_of_json_is_still_cleaned() -> None:
+    value = VALUES[0]
+    assert value not in fresh().redact('{"token": "' + value + '", "n": [1, 2')
+
+
+@pytest.mark.parametrize("before", [b"\xff\xfeTOKEN=", b"\0" * 100, b"\xc3"])
+def test_bytes_of_any_encoding(before: bytes) -> None:
+    value = ALL[0].values[0].encode()
+    assert value not in fresh().redact_bytes(before + value + b"\0 and \xe9")
+
+
+def test_a_character_is_never_cut() -> None:
+    redactor = fresh()
+    redactor.know("geheim9Ü")
+    text = "x geheim9Ü \ud800 ü"
+    assert redactor.resolve(redactor.redact(text)) == text
+
+
+# ---- on real sources
+
+SOURCES = (("django", "5.2.8"), ("requests", "2.32.5"), ("boto3", "1.40.0"))
+ALLOWED = {"django": 10, "requests": 2, "boto3": 0}
+"""Values in tests and manuals that have the form of secrets; bodies of private keys are not counted."""
+
+
+@pytest.mark.parametrize(("name", "version"), SOURCES)
+def test_real_sources_are_left_alone(name: str, version: str, tmp_path: Path) -> None:
+    root = published_source(name, version, tmp_path)
+    size = 0
+    found: list[str] = []
+    for path in sorted(root.rglob("*")):
+        data = path.read_bytes() if path.is_file() and not path.is_symlink() else b"\0"
+        if b"\0" in data[:8192]:
+            continue
+        size += len(data)
+        for span in merged(scan(data)[0]):
+            line = data[data.rfind(b"\n", 0, span.start) + 1 : span.end].decode(errors="replace")
+            if span.kind != "private-key" or "PRIVATE KEY" not in data.decode(errors="replace"):
+                found.append(f"{path.relative_to(root)}: {line.strip()[-120:]}")
+    print(f"{name} {version}: {len(found)} of {size / 1e6:.1f} MB", *found, sep="\n  ")
+    assert len(found) <= ALLOWED[name], found
+    assert all("test" in line or "docs" in line for line in found)
+
+
+@pytest.mark.budget
+def test_ordinary_text_is_read_fast() -> None:
+    data = Path(json.__file__).read_bytes() * 200 + Path(tarfile.__file__).read_bytes() * 20
+    redactor = fresh()
+    for index in range(200):
+        redactor.know("".join(random.Random(index).choices(string.ascii_letters + string.digits, k=32)))
+    best = 0.0
+    for _ in range(5):
+        began = time.process_time()
+        assert redactor.redact_bytes(data) is data
+        best = max(best, len(data) / 1e6 / (time.process_time() - began))
+    print(f"{best:.0f} MB/s")
+    assert best >= 20
