@@ -202,7 +202,7 @@ class ShellSession:
             self._notices.append(
                 f"A process was killed: the commands together used more than {self._policy.memory_mb} MB."
             )
-        self._notices += sandbox.news()
+        self._notices += await sandbox.news()
         old, self._cwd = self._cwd, self._folder(sandbox, found, state_lost)
         notices, self._notices = self._notices, []
         text, clipped = output.text()

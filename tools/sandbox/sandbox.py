@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from tools.errors import ToolTimeout
 from tools.sandbox import cgroups, processes, remount, scripts
 from tools.sandbox.channel import OutputFifo, Status, StatusReader
+from tools.sandbox.git_watch import GitWatch
 from tools.sandbox.launch import START_S, Launched, explain, launch
 from tools.sandbox.policy import SandboxDied, SandboxPolicy, SandboxUnavailable, Tier
 
@@ -27,6 +28,7 @@ log = logging.getLogger(__name__)
 
 _ONE_OFF_BYTES: Final = 16 * 1024 * 1024
 _ONE_OFFS: Final = 8
+_LOOK_S: Final = 0.005
 
 
 class Ran(NamedTuple):
@@ -55,6 +57,9 @@ class Sandbox:
         self.guard = launched.guard
         self.notices = list(launched.guard.notices)
         self.proxy: Proxy | None = None
+        guarded = [mount.path for mount in launched.guard.mounts if not mount.writable]
+        self._watch = GitWatch(root, guarded)
+        self._looking: asyncio.Task[list[str]] | None = None
         self.on_shell_exit: Callable[[int], None] = lambda code: None
         self._launched = launched
         self._loop = asyncio.get_running_loop()
@@ -91,6 +96,7 @@ class Sandbox:
         if ready is None:
             await sandbox.close()
             raise SandboxUnavailable(f"The sandbox did not answer within {START_S:g} s.")
+        sandbox._looking = asyncio.ensure_future(asyncio.to_thread(sandbox._begin))
         try:
             await sandbox._connect(policy)
         except BaseException:
@@ -113,9 +119,23 @@ class Sandbox:
         else:
             self.notices.append("The list in sandbox.network holds nothing back here: the network is open.")
 
-    def news(self) -> list[str]:
-        """What to tell with the next result: connections that were refused."""
-        return self.proxy.news() if self.proxy is not None else []
+    def _begin(self) -> list[str]:
+        self._watch.begin()
+        return []
+
+    async def news(self) -> list[str]:
+        """What to tell with the result of a command: connections that were refused, and what was planted in
+        git repositories. A look at those that takes longer is told with the next result."""
+        found = self.proxy.news() if self.proxy is not None else []
+        if self._looking is None:
+            self._looking = asyncio.ensure_future(asyncio.to_thread(self._watch.look))
+        await asyncio.wait((self._looking,), timeout=_LOOK_S)
+        if self._looking.done():
+            looked, self._looking = self._looking, None
+            found += looked.result()
+        for notice in found:
+            log.warning("%s: %s", self.root, notice)
+        return found
 
     # -- life ------------------------------------------------------------------------------------------
 
@@ -155,6 +175,9 @@ class Sandbox:
             if descriptor >= 0:
                 os.close(descriptor)
         self.guard.release()
+        await asyncio.to_thread(self._watch.close)
+        if self._looking is not None:
+            await asyncio.wait((self._looking,))
         if self.proxy is not None:
             await self.proxy.close()
         await asyncio.to_thread(shutil.rmtree, self.run_folder, ignore_errors=True)

@@ -245,7 +245,7 @@ async def test_tls_goes_through_end_to_end(
                 assert json.loads(text)["head"].startswith("GET /x HTTP/1.1"), name
         assert sandbox.proxy is not None
         assert sandbox.proxy.opened >= 4
-        assert sandbox.news() == []
+        assert await sandbox.news() == []
 
 
 async def test_pip_installs_through_the_proxy(
