@@ -17,6 +17,7 @@ _HEADER: Final = re.compile(
     rb"(?:^|[\s:|>+-])(?:Proc-Type|DEK-Info|Comment|Version|Subject|x-[a-z-]+): ?[^\n]*$"
 )
 _BLANK: Final = re.compile(rb"^[\s\d:|>+\"'\\-]*(?:\\+[nr])?[\"'\s,+]*$|^[^\s:]+[:-]\d+[:-]\s*$")
+_RUNS: Final = re.compile(rb"(?:(?<=\\n)|(?<=\\r)|^)[A-Za-z0-9+/=]{16,}")
 _BODY_LINES, _WHOLE_LINE, _TELLING = 1000, 40, 16
 
 
@@ -91,5 +92,11 @@ def _inline(data: bytes, at: int, stop: int, block: Block) -> list[Span]:
     start, end = found.span("body")
     while end > start and (data[start:end].endswith((b"\\n", b"\\r", b" ", b"\\"))):
         end -= 2 if data[start:end].endswith((b"\\n", b"\\r")) else 1
-    least = 4 if block.body else 24
-    return [Span(start, end, "private-key", 0, end - start >= _TELLING)] if end - start >= least else []
+    if end - start < (4 if block.body else 24):
+        return []
+    # The lines of a key in one line of JSON are known one by one: other texts hold them so.
+    lines = [
+        Span(start + one.start(), start + one.end(), "private-key", 0, True)
+        for one in _RUNS.finditer(data[start:end])
+    ]
+    return [Span(start, end, "private-key", 0, end - start >= _TELLING), *lines]
