@@ -80,14 +80,11 @@ class ApplyPatch(Tool):
     ) -> ToolResult:
         planned = await _prepared(arguments, workspace)
         loop = asyncio.get_running_loop()
-        modes = await finished(lambda check: _apply(workspace, planned, check, loop))
-        seen: dict[str, str] = {}
+        result = await finished(lambda check: _result(planned, _apply(workspace, planned, check, loop)))
         for one in planned:
             workspace.seen.pop(one.path, None)
-            if one.after is not None:
-                seen[one.target] = content_hash(one.after)
-        workspace.seen.update(seen)
-        return await asyncio.to_thread(_result, planned, modes, seen)
+        workspace.seen.update(result.seen)
+        return result
 
 
 async def _prepared(arguments: ApplyPatchArguments, workspace: Workspace) -> list[_Planned]:
@@ -199,9 +196,10 @@ def _current(path: str, workspace: Workspace) -> Content:
 
 def _free(path: str, workspace: Workspace) -> str:
     """The canonical form of a path where nothing is."""
+    there = stat(workspace.root, path)
     name = canonical(workspace, path)
     require_unprotected(name)
-    if stat(workspace.root, path) is not None or name in workspace.buffers:
+    if there is not None or name in workspace.buffers:
         raise EditError(f"{name} exists already. Update it instead, or delete it first.")
     return name
 
@@ -220,15 +218,17 @@ def _executable(mode: int, wanted: bool) -> int:
 
 def _combined(failures: list[tuple[str, ToolError]], count: int) -> ToolError:
     first = failures[0][1]
-    lines = [
-        error.message if path in error.message else f"{path}: {error.message}" for path, error in failures
-    ]
+    lines = [_about(path, error.message) for path, error in failures]
     if count == 1:
         return first if isinstance(first, BadPatch) else type(first)(_unwritten(lines[0]), **first.data)
     facts = [{"path": path, **one} for path, error in failures for one in error.data.get("failures", [{}])]
     lines.insert(0, f"{len(failures)} of {count} files cannot be patched; nothing was written to any.")
     kind = EditError if isinstance(first, BadPatch) else type(first)
     return kind("\n".join(lines), failures=facts)
+
+
+def _about(path: str, message: str) -> str:
+    return message if message.startswith(path) or repr(path) in message else f"{path}: {message}"
 
 
 def _unwritten(message: str) -> str:
@@ -288,7 +288,7 @@ def _changes(planned: Sequence[_Planned], modes: dict[str, int]) -> Iterable[Fil
             yield FileChange(one.path, before, one.after, mode)
 
 
-def _result(planned: Sequence[_Planned], modes: dict[str, int], seen: dict[str, str]) -> ToolResult:
+def _result(planned: Sequence[_Planned], modes: dict[str, int]) -> ToolResult:
     lines: list[str] = []
     added = removed = 0
     for one in planned:
@@ -311,6 +311,7 @@ def _result(planned: Sequence[_Planned], modes: dict[str, int], seen: dict[str, 
             lines.append(echo(diff, len(planned)))
         if one.before is not None and one.before.links > 1 and one.after is not None and not one.through:
             lines.append("It had other hard links; they keep the old content.")
+    seen = {one.target: content_hash(one.after) for one in planned if one.after is not None}
     data = {
         "files": len(planned),
         "added": added,

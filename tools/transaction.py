@@ -14,13 +14,14 @@ import stat as modes
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import orjson
+from pydantic import TypeAdapter, ValidationError
 
 from tools.confinement import Place
 from tools.errors import ToolError
-from tools.files import explained, make_parents, read_bytes, remove_empty
+from tools.files import explained, make_parents, read_bytes, stat
 from tools.relocation import entry_at, rename_new
 from tools.staging import Changed, holds, like, named, own, remove, sync, written
 from tools.workspace import content_hash
@@ -59,6 +60,13 @@ class _Step:
 
 
 @dataclass(slots=True)
+class _Journal:
+    steps: list[_Step]
+    made: list[str]
+    version: int = 1
+
+
+@dataclass(slots=True)
 class Transaction:
     """One use: `apply`, then `commit` or `undo`. Blocks: for a thread."""
 
@@ -79,12 +87,12 @@ class Transaction:
             Changed: a file is not what it was; ToolError: as for a single file. Nothing has changed then.
         """
         try:
-            for write in self.writes:
-                if write.before is None:
-                    self.made += make_parents(self.root, write.path)
+            self.made += _missing(self.root, self.writes)
             self.steps += [self._step(number, write) for number, write in enumerate(self.writes)]
             self._open_journal()
             for step, write in zip(self.steps, self.writes, strict=True):
+                if write.before is None:
+                    make_parents(self.root, write.path)
                 self._stage(step, write)
             check()
             for step, write in zip(self.steps, self.writes, strict=True):
@@ -113,7 +121,7 @@ class Transaction:
             _reverse(self.root, step)
         for step in self.steps:
             _forget(self.root, step)
-        remove_empty(self.root, self.made)
+        _remove_folders(self.root, self.made)
         self._close_journal(JOURNAL)
 
     def _step(self, number: int, write: FileWrite) -> _Step:
@@ -158,7 +166,7 @@ class Transaction:
         """A single change is one rename, which needs no journal."""
         if len(self.steps) < 2:
             return
-        record = {"version": 1, "steps": [asdict(step) for step in self.steps], "made": self.made}
+        record = asdict(_Journal(self.steps, self.made))
         name = self._name + JOURNAL
         with explained(name, writing=True), entry_at(self.root, name) as place:
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -215,7 +223,7 @@ def _recovered(root: Path, name: str) -> list[str]:
             for step in steps:
                 _forget(root, step)
             if name.endswith(JOURNAL):
-                remove_empty(root, made)
+                _remove_folders(root, made)
             remove(place, place.name)
             return restored
         finally:
@@ -225,15 +233,36 @@ def _recovered(root: Path, name: str) -> list[str]:
 def _parsed(data: bytes) -> tuple[list[_Step], list[str]]:
     """The steps of a journal; none of one that was cut off, which means that nothing had changed yet."""
     try:
-        record: Any = orjson.loads(data)
-        steps = [_Step(**step) for step in record["steps"]]
-        made = [str(path) for path in record["made"]]
-    except (orjson.JSONDecodeError, KeyError, TypeError):
+        record = TypeAdapter(_Journal).validate_json(data, strict=True)
+    except ValidationError:
         return [], []
+    steps, made = record.steps, record.made
     beside = [name for step in steps for name in (step.new, step.old) if name is not None]
     if any("/" in name or not (name.startswith(PREFIX) and name.endswith(".tmp")) for name in beside):
         return [], []
     return steps, made
+
+
+def _missing(root: Path, writes: Sequence[FileWrite]) -> list[str]:
+    """The folders that new files need and that are not there, outermost first."""
+    folders: dict[str, None] = {}
+    for write in writes:
+        parts = write.path.split("/")[:-1] if write.before is None else []
+        for count in range(1, len(parts) + 1):
+            folder = "/".join(parts[:count])
+            if folder not in folders and stat(root, folder) is None:
+                folders[folder] = None
+    return list(folders)
+
+
+def _remove_folders(root: Path, folders: Sequence[str]) -> None:
+    """Remove folders that were made for new files, innermost first."""
+    for folder in reversed(folders):
+        try:
+            with entry_at(root, folder) as place:
+                os.rmdir(place.name, dir_fd=place.directory)
+        except (ToolError, OSError):
+            continue  # never made, or somebody has put something there: it stays
 
 
 def _looked_at(place: Place) -> os.stat_result:

@@ -64,16 +64,14 @@ class Write(Tool):
 
     async def run(self, arguments: WriteArguments, workspace: Workspace, progress: Progress) -> ToolResult:
         prepared = await asyncio.to_thread(_prepare, arguments, workspace)
-        change = prepared.change
         if prepared.content is not None and prepared.content.unsaved:
             assert workspace.write_through is not None
             await workspace.write_through(prepared.path, prepared.data.decode("utf-8", "surrogatepass"))
+            result = _result(prepared, prepared.change.mode)
         else:
-            mode = await finished(lambda check: _write(workspace, prepared, check))
-            change = FileChange(change.path, change.before, change.after, mode)
-        seen = content_hash(prepared.data)
-        workspace.seen[prepared.path] = seen
-        return await asyncio.to_thread(_result, prepared, change, seen)
+            result = await finished(lambda check: _result(prepared, _write(workspace, prepared, check)))
+        workspace.seen.update(result.seen)
+        return result
 
 
 def _prepare(arguments: WriteArguments, workspace: Workspace) -> _Prepared:
@@ -172,7 +170,8 @@ def _write(workspace: Workspace, prepared: _Prepared, check: Callable[[], None])
         raise Stale(f"{prepared.path} was deleted meanwhile; nothing was written.") from error
 
 
-def _result(prepared: _Prepared, change: FileChange, seen: str) -> ToolResult:
+def _result(prepared: _Prepared, mode: int | None) -> ToolResult:
+    change = FileChange(prepared.path, prepared.change.before, prepared.data, mode)
     diff, added, removed = unified_diff(change.before, change.after, prepared.path)
     data = {"added": added, "removed": removed, "encoding": prepared.encoding}
     if prepared.content is None:
@@ -184,4 +183,6 @@ def _result(prepared: _Prepared, change: FileChange, seen: str) -> ToolResult:
         elif prepared.content.links > 1:
             lines.append("It had other hard links; they keep the old content.")
         lines.append(echo(diff))
-    return ToolResult("\n".join(lines), (change,), seen={prepared.path: seen}, data=data)
+    return ToolResult(
+        "\n".join(lines), (change,), seen={prepared.path: content_hash(prepared.data)}, data=data
+    )
