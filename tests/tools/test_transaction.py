@@ -1,11 +1,13 @@
 """Several files at once: a process that dies anywhere in between leaves all old or all new."""
 
+import ast
 import asyncio
 import fcntl
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -24,9 +26,10 @@ DIES = """
 import os, sys
 from pathlib import Path
 from tools import transaction
-from tools.transaction import FileWrite, Transaction
+from tools.transaction import FileWrite, Transaction, recover
 
-limit, calls = int(sys.argv[2]), 0
+root, until = Path(sys.argv[1]), sys.argv[2]
+limit = calls = 0
 
 def dying(function):
     def wrapped(*arguments, **options):
@@ -41,15 +44,45 @@ for name in ("sync", "named", "rename_new", "remove"):
     setattr(transaction, name, dying(getattr(transaction, name)))
 for name in ("replace", "link", "fsync"):
     setattr(os, name, dying(getattr(os, name)))
-one = Transaction(Path(sys.argv[1]), [
-    FileWrite("a", b"a\\n", b"A\\n"),
-    FileWrite("b", b"b\\n", None),
-    FileWrite("new/c", None, b"c\\n"),
-    FileWrite("moved/d", None, b"D\\n", source="d"),
-    FileWrite("d", b"d\\n", None),
-])
-one.apply(lambda: None)
-one.commit()
+
+def files():
+    return sorted(
+        (str(path.relative_to(root)), path.read_bytes().decode())
+        for path in root.rglob("*") if path.is_file() and ".etude-" not in path.name
+    )
+
+def change():
+    one = Transaction(root, [
+        FileWrite("a", b"a\\n", b"A\\n"),
+        FileWrite("b", b"b\\n", None),
+        FileWrite("new/c", None, b"c\\n"),
+        FileWrite("moved/d", None, b"D\\n", source="d"),
+        FileWrite("d", b"d\\n", None),
+    ])
+    one.apply(lambda: None)
+    one.commit()
+
+for step in range(1, 100):
+    child = os.fork()
+    if not child:
+        limit = step
+        change()
+        os._exit(0)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    halves = files()
+    if until == "half" and ("a", "A\\n") in halves and (root / "d").exists():
+        break
+    restored = recover(root)
+    print(repr((status, halves, restored, files(), sorted(os.listdir(root)), recover(root))))
+    if status == 0:
+        break
+    for folder in ("new", "moved"):
+        for path in (root / folder).glob("*"):
+            path.unlink()
+        if (root / folder).exists():
+            (root / folder).rmdir()
+    for name in "abd":
+        (root / name).write_text(name + "\\n")
 """
 
 
@@ -62,11 +95,22 @@ def root(tmp_path: Path) -> Path:
     return folder
 
 
-def dies(root: Path, limit: int) -> int:
-    """Run the transaction in a process that ends itself at its `limit`-th step; its exit status."""
+def dies(root: Path, until: str) -> list[tuple[Any, ...]]:
+    """Make the change in processes that end themselves one step later each, until one comes to its end.
+
+    In between, what was left is mended. Answers, per process, its exit status, the files then, what was
+    restored, the files and the root's names after that, and what a second try restores. With `until` "half" it
+    ends when the first file is new and the last one old, and leaves that.
+    """
     path = f"{REPOSITORY}:{os.environ.get('PYTHONPATH', '')}"
-    command = [sys.executable, "-c", DIES, str(root), str(limit)]
-    return subprocess.run(command, env={**os.environ, "PYTHONPATH": path}).returncode
+    ran = subprocess.run(
+        [sys.executable, "-c", DIES, str(root), until],
+        env={**os.environ, "PYTHONPATH": path},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return [ast.literal_eval(line) for line in ran.stdout.splitlines()]
 
 
 def files(root: Path) -> dict[str, bytes]:
@@ -76,37 +120,22 @@ def files(root: Path) -> dict[str, bytes]:
 
 
 def test_a_process_that_dies_at_any_step_leaves_all_or_nothing(root: Path) -> None:
-    outcomes: set[str] = set()
-    for limit in range(1, 100):
-        status = dies(root, limit)
-        halves = files(root)
-        restored = recover(root)
-        now = tree(root)
-        assert now in (BEFORE, AFTER), f"step {limit}: {halves} became {now}"
-        assert sorted(os.listdir(root)) in (["a", "b", "d"], ["a", "moved", "new"]), limit
-        outcomes.add(
-            f"{'old' if now == BEFORE else 'new'} {'mended' if halves not in (BEFORE, AFTER) else ''}"
-        )
-        assert recover(root) == []
-        if status == 0:
-            break
-        assert bool(restored) <= (now == BEFORE)
-        for name in ("new/c", "moved/d", "new", "moved"):
-            path = root / name
-            if path.is_dir():
-                path.rmdir()
-            elif path.exists():
-                path.unlink()
-        for name, data in BEFORE.items():
-            (root / name).write_bytes(data)
-    else:
-        raise AssertionError("it never came to its end")
-    assert outcomes == {"old ", "old mended", "new "}
+    old, new = (sorted((name, data.decode()) for name, data in files.items()) for files in (BEFORE, AFTER))
+    outcomes: set[tuple[str, bool]] = set()
+    ended = dies(root, "end")
+    for step, (status, halves, restored, now, names, again) in enumerate(ended, 1):
+        assert now in (old, new), f"step {step}: {halves} became {now}"
+        assert names in (["a", "b", "d"], ["a", "moved", "new"]), step
+        assert again == [] and bool(restored) <= (now == old)
+        assert status == (0 if step == len(ended) else 9)
+        outcomes.add(("old" if now == old else "new", halves not in (old, new)))
+    assert outcomes == {("old", False), ("old", True), ("new", False)}
+    assert 30 < len(ended) < 99
 
 
 async def test_the_next_patch_mends_what_a_dead_process_left(root: Path) -> None:
-    limit = next(limit for limit in range(1, 100) if _is_half(root, limit))
-    assert limit
+    dies(root, "half")
+    assert files(root) not in (BEFORE, AFTER)
     place = workspace(root)
     for name in BEFORE:
         place.seen[name] = content_hash(BEFORE[name])
@@ -114,20 +143,9 @@ async def test_the_next_patch_mends_what_a_dead_process_left(root: Path) -> None
     assert tree(root) == {**BEFORE, "b": b"B\n"}
 
 
-def _is_half(root: Path, limit: int) -> bool:
-    dies(root, limit)
-    if files(root) not in (BEFORE, AFTER):
-        return True
-    recover(root)
-    return False
-
-
 def test_what_somebody_wrote_after_the_crash_stays(root: Path) -> None:
-    for limit in range(1, 100):
-        dies(root, limit)
-        if (root / "a").read_bytes() == b"A\n":
-            break
-        recover(root)
+    dies(root, "half")
+    assert files(root) not in (BEFORE, AFTER)
     (root / "a").write_bytes(b"the user's\n")
     recover(root)
     assert tree(root) == {**BEFORE, "a": b"the user's\n"}
