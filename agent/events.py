@@ -331,6 +331,13 @@ class ConfigChanged(Record):
     """Rules of this session's log that hold no more."""
 
 
+class QuestionAsked(Record):
+    """A question that the agent put to the user; the result of its call holds the answer."""
+
+    text: str
+    options: list[str] = Field(default_factory=list)
+
+
 class Todo(Record):
     """The agent's list of what is to be done, whole; it replaces the one before."""
 
@@ -379,6 +386,7 @@ RECORDS: Final[dict[str, type[Record]]] = {
     "tool.result": ToolResultData,
     "edit": Edit,
     "workspace": WorkspaceState,
+    "question": QuestionAsked,
     "todo": Todo,
     "approval.requested": ApprovalRequested,
     "approval.resolved": ApprovalResolved,

@@ -14,6 +14,7 @@ from agent.events import (
     Live,
     Mode,
     Prompt,
+    QuestionAsked,
     Queued,
     Record,
     Steered,
@@ -24,6 +25,7 @@ from agent.models.client import ModelClient
 from agent.prompt_chain import IdNode, Node
 from agent.redaction import Redaction
 from agent.state import fold
+from tools.ask import Answer, AskUser, Question
 from tools.mcp import McpServers
 from tools.redaction import Redactor
 from tools.registry import OUTPUT_LIMITS, Profile, offered, schemas
@@ -56,6 +58,7 @@ class Session:
         max_output: int | None = None,
         redactor: Redactor | None = None,
         mcp: McpServers | None = None,
+        question: AskUser | None = None,
     ) -> None:
         self.log, self.workspace, self.model = log, workspace, model
         self.redaction = Redaction(redactor or Redactor(), workspace)
@@ -76,6 +79,9 @@ class Session:
         self.extra: Mapping[str, Tool] = {}
         """Tools of this session alone (its MCP servers'), by the name the model calls them."""
         self.grants = Grants()
+        self._question = question
+        if question is not None:
+            workspace.ask = self._ask_user
         self._listeners: list[Listener] = []
         self.failure: LogError | None = None
         self._pending: set[asyncio.Future[Event]] = set()
@@ -105,6 +111,14 @@ class Session:
             return []
         self.extra, problems = await self.mcp.tools(MCP_WAIT_S)
         return problems
+
+    async def _ask_user(self, question: Question) -> Answer:
+        """Log a question and put it to whoever is there."""
+        assert self._question is not None
+        asked = QuestionAsked(text=question.text, options=list(question.options))
+        event = await self.record("question", asked)
+        shown = Question(event.data["text"], tuple(event.data.get("options", ())))
+        return await self._question(shown)
 
     def schemas(self) -> list[dict[str, Any]]:
         """Function definitions of `tools` for a prompt."""

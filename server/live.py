@@ -14,7 +14,7 @@ from agent.session import Session
 from server.acp.connection import Connection
 from server.acp.editor import Editors
 from server.acp.frames import Presenter, Shown, live_frame
-from server.acp.permissions import Permissions
+from server.acp.questions import Questions
 from server.acp.subscriber import Subscriber
 from server.growing import Growing
 from server.ticket import As, Ticket
@@ -49,7 +49,7 @@ class LiveSession:
         self.store, self.opener = store, opener
         self.session: Session | None = None
         self.subscribers: dict[Connection, Subscriber] = {}
-        self.permissions = Permissions(self)
+        self.questions = Questions(self)
         self.editors = Editors()
         self.mcp: tuple[McpSpec, ...] = ()
         """The MCP servers its client named; they are connected when the session is opened."""
@@ -125,7 +125,7 @@ class LiveSession:
     def detach(self, connection: Connection) -> None:
         if (subscriber := self.subscribers.pop(connection, None)) is not None:
             subscriber.end()
-            self.permissions.leave(connection)
+            self.questions.leave(connection)
             self.editors.leave(connection)
 
     async def refresh(self, path: str) -> None:

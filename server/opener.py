@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -16,6 +17,8 @@ from agent.models.catalog import default_model
 from agent.models.chat_completions import ChatCompletions
 from agent.models.client import Chunk, ModelClient, ModelError, Price, Request
 from agent.session import Session
+from server.acp.elicitation import ask_user
+from server.acp.permissions import ask_permission
 from server.configuration import SettingsError
 from server.live import LiveSession, SessionFailed
 from server.metrics import Metrics
@@ -157,7 +160,7 @@ class Opener:
                 cache=cache_dir(),
                 indexer=self._indexer,
             )
-            ask = live.permissions.ask
+            ask, question = partial(ask_permission, live), partial(ask_user, live)
             model = await self._model_or_reason(_last_model(events))
             steps = settings.agent.max_steps
             servers = (*_configured(settings), *live.mcp)
@@ -166,8 +169,9 @@ class Opener:
 
             def fold() -> Session:
                 return Session(
-                    lease, events, workspace, model, ask, max_steps=steps, mcp=mcp, redactor=redactor
-                )
+                    lease, events, workspace, model, ask,
+                    max_steps=steps, mcp=mcp, redactor=redactor, question=question,
+                )  # fmt: skip
 
             return await asyncio.to_thread(fold) if len(events) > LONG else fold()
         except (WorkspaceRefused, StoreError, KeyFileError) as error:

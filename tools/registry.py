@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from tools.apply_patch import ApplyPatch
+from tools.ask import Ask
 from tools.delete import Delete
 from tools.diagnostics.tool import Diagnostics
 from tools.edit import Edit
@@ -49,6 +50,7 @@ TOOLS: dict[str, Tool] = {
         ShellKill(),
         Diagnostics(),
         Todo(),
+        Ask(),
     )
 }
 """All of them, in the order in which prompts list them."""

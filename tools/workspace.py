@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tools.diagnostics.memory import Memory
 
 if TYPE_CHECKING:
+    from tools.ask import AskUser
     from tools.history import History
     from tools.index import Index
     from tools.index.indexer import Indexer
@@ -56,6 +57,7 @@ class Workspace:
     buffers: Mapping[str, Buffer] = field(default_factory=dict)
     write_through: WriteThrough | None = None
     refresh: Refresh | None = None
+    ask: "AskUser | None" = None
     shell: "ShellSession | None" = None
     output_limit: int = 48 * 1024
     history: "History | None" = None

@@ -304,7 +304,7 @@ class Agent:
             "title": (state.title if state else None) or session_title(row),
             "cwd": live.root,
             "queued": [item.message_id for item in state.queued] if state else [],
-            "permissions": live.permissions.open_requests,
+            "permissions": live.questions.open,
             "contextTokens": state.context_tokens if state else None,
             "contextWindow": self.hub.opener.window(presenter.model),
         }

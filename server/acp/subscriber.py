@@ -207,4 +207,4 @@ class Subscriber:
                 offset = live.offset + len(live.text) - len(missing)
                 piece = replace(live, offset=offset, text=missing)
                 self.deliver_live(piece, self.live.frame(piece))
-        self.live.permissions.offer(self)
+        self.live.questions.offer(self)

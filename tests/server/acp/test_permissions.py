@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from server.acp import permissions
+from server.acp import questions
 from tests.support.acp import AcpClient, RpcFailure, allow
 
 GO = [{"type": "text", "text": "go"}]
@@ -170,7 +170,7 @@ async def test_one_client_that_cannot_answer_leaves_it_to_the_other(serve: Any) 
 async def test_a_request_that_nobody_is_there_to_answer_is_denied_in_time(
     serve: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(permissions, "UNATTENDED_S", 1.0)
+    monkeypatch.setattr(questions, "UNATTENDED_S", 1.0)
     server, _ = await serve(SCRIPT, mode="ask")
     person = Person()
     async with silent(server, person) as client:
