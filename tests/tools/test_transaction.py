@@ -65,7 +65,7 @@ def change():
 for step in range(1, 100):
     child = os.fork()
     if not child:
-        limit = step
+        limit, calls = step, 0
         change()
         os._exit(0)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -99,8 +99,8 @@ def dies(root: Path, until: str) -> list[tuple[Any, ...]]:
     """Make the change in processes that end themselves one step later each, until one comes to its end.
 
     In between, what was left is mended. Answers, per process, its exit status, the files then, what was
-    restored, the files and the root's names after that, and what a second try restores. With `until` "half" it
-    ends when the first file is new and the last one old, and leaves that.
+    restored, the files and the root's names after that, and what a second try restores. With `until` "half"
+    it ends when the first file is new and the last one old, and leaves that.
     """
     path = f"{REPOSITORY}:{os.environ.get('PYTHONPATH', '')}"
     ran = subprocess.run(
