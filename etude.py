@@ -21,6 +21,7 @@ COMMANDS = {
     "run": ("server.commands.run", "give the agent one task and no person to ask"),
     "acp": ("server.commands.acp", "speak the Agent Client Protocol on stdin and stdout, for editors"),
     "sessions": ("server.commands.sessions", "list, show or delete sessions"),
+    "rules": ("server.commands.rules", "list or revoke what runs without asking"),
     "models": ("server.commands.models", "show the models that can be used here"),
     "token": ("server.commands.token", "add, list or remove the tokens of people"),
     "config": ("server.commands.config", "show every setting and where it comes from"),

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from agent.events import ApprovalRequested, Mode
 from agent.judge import Setting, judge_line
-from agent.judge.rules import Rule, read, stored
+from agent.judge.rules import PREFIX, Rule, read, stored
 from tools.result import Proposal
 from tools.tool import Tool
 
@@ -152,10 +152,17 @@ def _judge_command(command: str, here: Circumstances) -> Ruling:
 
 
 def _about_commands(rules: Iterable[str]) -> list[Rule]:
-    return [read(rule) for rule in sorted(rules) if rule.startswith("shell:")]
+    found = []
+    for rule in sorted(rules):
+        if rule.startswith(PREFIX):
+            try:
+                found.append(read(rule))
+            except ValueError:  # it was cut or redacted on its way to the log, so it names no command
+                continue
+    return found
 
 
 def _spoken(rule: str) -> str:
     if rule == EDITS:
         return "all edits"
-    return f"`{rule.removeprefix('shell:')}`"
+    return f"`{rule.removeprefix(PREFIX)}`"

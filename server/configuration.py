@@ -21,7 +21,7 @@ from server.failure import Usage
 from server.settings import McpSettings, Settings
 
 MAX_FILE: Final = 256 * 1024
-TABLES: Final = ("server", "store", "models", "agent", "sandbox", "mcp", "privacy", "judge")
+TABLES: Final = ("server", "store", "models", "agent", "sandbox", "approvals", "mcp", "privacy", "judge")
 BY_NAME: Final = {"models": ModelSettings, "mcp": McpSettings}
 """Tables of tables, with the shape of each."""
 FREE: Final = ("models.NAME.extra.", "mcp.NAME.env.", "mcp.NAME.headers.")
@@ -66,6 +66,8 @@ NARROWS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "sandbox.read": lambda value, current: set(value) <= set(current),
     "sandbox.memory_mb": _lower,
     "sandbox.pids": _lower,
+    "approvals.allow": lambda value, current: set(value) <= set(current),
+    "approvals.deny": lambda value, current: set(value) >= set(current),
 }
 """What a workspace file may set at all, and when its value is no wider than the user's."""
 
@@ -258,6 +260,8 @@ def _narrow(
                 f"{file}: {key} is ignored: a workspace may not choose it (your own configuration may)"
             )
             continue
+        if key == "approvals.deny" and isinstance(value, list):  # it adds to what is forbidden
+            value = list(dict.fromkeys([*values.get(key, ()), *value]))
         attempt = {**values, key: _anchored(key, value, file.parent)}
         wanted = _value(_validate(attempt, {**sources, key: str(file)}), key)
         current = _value(_validate(values, sources), key)

@@ -14,7 +14,8 @@ from server.acp.connection import Connection, notification
 from server.live import LiveSession
 from server.metrics import Metrics
 from server.opener import Opener, check_workspace, narrowed
-from server.store import SessionRow, Store, StoreError, UnknownSession
+from server.revoking import revoke
+from server.store import RuleRow, SessionRow, Store, StoreError, UnknownSession
 from server.version import VERSION
 
 if TYPE_CHECKING:
@@ -170,6 +171,28 @@ class Hub:
     async def _end(self, session_id: str) -> AsyncIterator[None]:
         """The right to end a session, one at a time."""
         await self._ended(session_id)
+    async def revoke(self, rule_id: str, user_id: str) -> RuleRow:
+        """Take a rule of this user back, in open sessions at once.
+
+        Raises:
+            KeyError: the user has no such rule.
+            SessionBusy: another process has a session whose log holds it.
+        """
+        rows = await self.store.rules(user_id=user_id)
+        row = next((row for row in rows if row.id == rule_id), None)
+        if row is None:
+            raise KeyError(rule_id)
+
+        async def work() -> None:
+            opened = {live.id: live.session for live in self.sessions.values() if live.session is not None}
+            try:
+                await revoke(self.store, row, opened)
+            finally:
+                await self.opener.granted(user_id, row.workspace)
+
+        await self._own(work())
+        return row
+
         done = self._ending[session_id] = asyncio.get_running_loop().create_future()
         try:
             yield

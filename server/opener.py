@@ -9,7 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from agent.approval import Grants
 from agent.events import Event
+from agent.judge.rules import read as read_rule
 from agent.log import LogError
 from agent.loop import recover
 from agent.models import open_model
@@ -74,6 +76,7 @@ class Opener:
         self._default = ""
         self._lock = asyncio.Lock()
         self._indexer = Indexer()
+        self._granted: dict[tuple[str, str], set[str]] = {}
 
     # ---- models
 
@@ -173,7 +176,9 @@ class Opener:
                     max_steps=steps, mcp=mcp, redactor=redactor, question=question,
                 )  # fmt: skip
 
-            return await asyncio.to_thread(fold) if len(events) > LONG else fold()
+            session = await asyncio.to_thread(fold) if len(events) > LONG else fold()
+            session.grants = await self._grants(live, settings)
+            return session
         except (WorkspaceRefused, StoreError, KeyFileError) as error:
             await lease.release()
             raise SessionFailed(str(error)) from error
@@ -184,6 +189,22 @@ class Opener:
     async def recover(self, session: Session) -> None:
         """Close what a crash left open in the log."""
         try:
+    async def granted(self, user_id: str, workspace: str) -> set[str]:
+        """The rules of a person in a workspace, as they are stored now: one set for all open sessions."""
+        rows = await self.store.rules(user_id=user_id, workspace=workspace)
+        shared = self._granted.setdefault((user_id, workspace), set())
+        shared.clear()
+        shared.update(row.rule for row in rows)
+        return shared
+
+    async def _grants(self, live: LiveSession, settings: "Settings") -> Grants:
+        approvals = settings.approvals
+        return Grants(
+            rules=await self.granted(live.user_id, live.root),
+            allowed=tuple(map(read_rule, approvals.allow)),
+            denied=tuple(map(read_rule, approvals.deny)),
+        )
+
             await recover(session)
         except LogError as error:
             raise SessionFailed(f"the log of this session cannot be written: {error}") from error

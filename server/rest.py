@@ -1,6 +1,7 @@
 """REST under `/api`, and health: for what is not a conversation."""
 
 import asyncio
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
@@ -64,6 +65,22 @@ class SessionOut(BaseModel):
 class SessionsOut(BaseModel):
     sessions: list[SessionOut]
     next: str | None
+
+
+class RuleOut(BaseModel):
+    """What runs without asking. `rule`: `shell:` and the words a command begins with, or a tool's name.
+    `made` in microseconds UTC; `sessions` are those whose logs hold it."""
+
+    id: str
+    user_id: str
+    workspace: str
+    rule: str
+    made: int
+    sessions: list[str]
+
+
+class RulesOut(BaseModel):
+    rules: list[RuleOut]
 
 
 class EventsOut(BaseModel):
@@ -209,6 +226,28 @@ async def delete_session(session_id: str, who: Who, sessions: Sessions) -> None:
         await sessions.delete(session_id, who.user_id)
     except UnknownSession as error:
         raise HTTPException(404, str(error)) from error
+    except SessionBusy as error:
+        raise HTTPException(409, str(error)) from error
+
+
+@router.get("/rules")
+async def list_rules(who: Who, sessions: Sessions, workspace: str | None = None) -> RulesOut:
+    """What the caller allowed for good, by workspace."""
+    rows = await sessions.store.rules(user_id=who.user_id, workspace=workspace)
+    return RulesOut(rules=[RuleOut.model_validate(asdict(row)) for row in rows])
+
+
+@router.delete(
+    "/rules/{rule_id}",
+    status_code=204,
+    responses={404: {"description": "no such rule of the caller"}, 409: {"description": "held elsewhere"}},
+)
+async def revoke_rule(rule_id: str, who: Who, sessions: Sessions) -> None:
+    """Take a rule back; open sessions ask again at once."""
+    try:
+        await sessions.revoke(rule_id, who.user_id)
+    except KeyError as error:
+        raise HTTPException(404, f"there is no rule {rule_id}") from error
     except SessionBusy as error:
         raise HTTPException(409, str(error)) from error
 

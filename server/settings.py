@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from agent.events import Mode
+from agent.judge.rules import read
 from agent.models.settings import ModelSettings
 from tools.mcp import McpSpec
 
@@ -98,6 +99,22 @@ class McpSettings(Table):
         return McpSpec(name, self.command, self.args, {**given, **self.env}, self.url, headers)
 
 
+class ApprovalSettings(Table):
+    allow: tuple[str, ...] = Field(
+        default=(), description="commands, by the words they begin with, that run without asking"
+    )
+    deny: tuple[str, ...] = Field(
+        default=(), description="commands, by the words they begin with, that never run"
+    )
+
+    @field_validator("allow", "deny")
+    @classmethod
+    def _are_commands(cls, rules: tuple[str, ...]) -> tuple[str, ...]:
+        for rule in rules:
+            read(rule)
+        return rules
+
+
 class PrivacySettings(Table):
     consent: Consent = Field(
         default="metrics", description="what may be done with sessions of a new workspace"
@@ -121,6 +138,7 @@ class Settings(BaseModel):
     models: dict[str, ModelSettings] = Field(default_factory=dict)
     agent: AgentSettings = AgentSettings()
     sandbox: SandboxSettings = SandboxSettings()
+    approvals: ApprovalSettings = ApprovalSettings()
     mcp: dict[str, McpSettings] = Field(default_factory=dict)
     privacy: PrivacySettings = PrivacySettings()
     judge: JudgeSettings = JudgeSettings()

@@ -21,6 +21,7 @@ from server.store.errors import (
     UnknownSession,
 )
 from server.store.reader import SessionRow
+from server.store.rules import RuleRow
 from server.store.session_log import SessionLog
 from server.store.store import Store
 from server.store.workspaces import WorkspaceRow
@@ -36,6 +37,7 @@ __all__ = [
     "NewerSchema",
     "NotWritable",
     "Owner",
+    "RuleRow",
     "SessionBusy",
     "SessionLog",
     "SessionRow",

@@ -9,7 +9,7 @@ from server.store.backend import Backend
 from server.store.database import Database
 from server.store.errors import NewerSchema
 
-REVISIONS: Final = ("0001",)
+REVISIONS: Final = ("0001", "0002")
 """Every revision in `migrations/versions`, oldest first; the last one is what this code expects."""
 HEAD: Final = REVISIONS[-1]
 SCRIPTS: Final = Path(__file__).resolve().parents[2] / "migrations"

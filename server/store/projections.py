@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sqlalchemy import Connection, Table, insert
+from sqlalchemy import Connection, Table, and_, delete, insert, or_
 
 from agent.events import Event
 from agent.payload import encode
 from server.store.backend import Backend
-from server.store.tables import approvals, feedback, generations, sessions, snapshots
+from server.store.tables import approvals, feedback, generations, rules, sessions, snapshots
 
 PROJECTED: Final = frozenset(
     {
@@ -39,6 +39,8 @@ class Rows:
     resolved: list[Row] = field(default_factory=list)
     feedback: list[Row] = field(default_factory=list)
     snapshots: list[Row] = field(default_factory=list)
+    rules: dict[tuple[str, str], Row | None] = field(default_factory=dict)
+    """Rules by session and text, as the last event about each left them; None: revoked."""
 
 
 def blank_session(session_id: str) -> Row:
@@ -97,8 +99,16 @@ def project(rows: Rows, event: Event, user_id: str) -> None:
                 row |= {name: text(data.get(name)) for name in ("title", "kind")}
                 rows.requested.append(row | {"requested_seq": event.seq, "requested": event.ts})
             else:
-                row |= {name: text(data.get(name)) for name in ("outcome", "option", "by", "rule", "reason")}
+                row |= {name: text(data.get(name)) for name in ("outcome", "option", "by", "reason")}
+                made = _texts(data.get("rules"))
+                row["rule"] = "\n".join(made) or None
+                for rule in made:
+                    place: Row = {"session_id": event.session_id, "rule": rule}
+                    rows.rules[event.session_id, rule] = place | {"seq": event.seq, "ts": event.ts}
                 rows.resolved.append(row | {"resolved_seq": event.seq, "resolved": event.ts})
+        case "config.changed":
+            for rule in _texts(data.get("revoked")):
+                rows.rules[event.session_id, rule] = None
         case "feedback":
             rows.feedback.append(
                 _place(event)
@@ -140,6 +150,21 @@ def save(backend: Backend, connection: Connection, rows: Rows) -> None:
             connection.execute(
                 statement.on_conflict_do_update(index_elements=sorted(keys), set_=changed), new
             )
+    _save_rules(backend, connection, rows.rules)
+
+
+def _save_rules(
+    backend: Backend, connection: Connection, changed: Mapping[tuple[str, str], Row | None]
+) -> None:
+    if made := [row for row in changed.values() if row is not None]:
+        statement = backend.insert(rules)
+        latest = {name: statement.excluded[name] for name in ("seq", "ts")}
+        connection.execute(
+            statement.on_conflict_do_update(index_elements=["rule", "session_id"], set_=latest), made
+        )
+    if gone := [key for key, row in changed.items() if row is None]:
+        these = (and_(rules.c.session_id == session, rules.c.rule == rule) for session, rule in gone)
+        connection.execute(delete(rules).where(or_(*these)))
 
 
 def text(value: Any) -> str | None:
@@ -204,5 +229,5 @@ def _generation(event: Event, user_id: str) -> Row:
     return row | {name: integer(data.get(name)) for name in ("started", "first_token", "ended")}
 
 
-TABLES: Final[tuple[Table, ...]] = (generations, approvals, feedback, snapshots)
+TABLES: Final[tuple[Table, ...]] = (generations, approvals, feedback, snapshots, rules)
 """Projections whose rows belong to one session each."""

@@ -10,7 +10,7 @@ from ulid import ULID
 
 from agent.events import Draft, Event, SessionCreated
 from agent.prompt_chain import Fetch, resolve, resolve_ids, split
-from server.store import blobs, creation, leases, reader, workspaces
+from server.store import blobs, creation, leases, reader, rules, workspaces
 from server.store.database import Database, open_backend
 from server.store.deletion import delete_session
 from server.store.errors import StoreError, UnknownBlob
@@ -18,6 +18,7 @@ from server.store.migrate import ensure_schema
 from server.store.reader import SessionRow
 from server.store.rebuild import rebuild
 from server.store.recorder import INLINE_BYTES, Recorder
+from server.store.rules import RuleRow
 from server.store.session_log import SessionLog
 from server.store.workspaces import WorkspaceRow
 
@@ -251,6 +252,14 @@ class Store:
 
     async def rebuild(self) -> dict[str, int]:
         """Drop the projections and refill them from the log; returns the rows of each table."""
+    async def rules(self, *, user_id: str | None = None, workspace: str | None = None) -> list[RuleRow]:
+        """The rules that hold: of everybody and everywhere, or of one person or workspace."""
+        return await self._database.read(lambda connection: rules.rule_rows(connection, user_id, workspace))
+
+    async def inheritors(self, session_ids: tuple[str, ...]) -> tuple[str, ...]:
+        """These sessions and all that were forked from them."""
+        return await self._database.read(lambda connection: rules.descendants(connection, session_ids))
+
         return await self._database.write(lambda connection: rebuild(self._backend, connection), barrier=True)
 
     # For SessionLog

@@ -167,6 +167,17 @@ approvals = Table(
     Column("reason", Text),
 )
 
+rules = Table(
+    "rules",
+    metadata,
+    # Rules that this session's log holds; whose they are and where they count is in the session's row.
+    Column("session_id", Text, primary_key=True),
+    Column("rule", Text, primary_key=True),
+    Column("seq", BigInteger, nullable=False),
+    Column("ts", BigInteger, nullable=False),
+    Index(None, "rule"),
+)
+
 feedback = Table(
     "feedback",
     metadata,

@@ -10,6 +10,7 @@ from agent.events import (
     ApprovalRequested,
     ApprovalResolved,
     BlobRef,
+    ConfigChanged,
     Draft,
     Edit,
     Generation,
@@ -122,11 +123,15 @@ def approval(request_id: str) -> Draft:
     return draft("approval.requested", record)
 
 
-def approved(request_id: str) -> Draft:
+def approved(request_id: str, *rules: str) -> Draft:
     record = ApprovalResolved(
-        request_id=request_id, call_id="c", outcome="allowed", option="once", by="tests"
+        request_id=request_id, call_id="c", outcome="allowed", option="once", by="tests", rules=list(rules)
     )
     return draft("approval.resolved", record)
+
+
+def revoked(*rules: str) -> Draft:
+    return draft("config.changed", ConfigChanged(revoked=list(rules)))
 
 
 async def tables(url: str) -> dict[str, list[dict[str, Any]]]:

@@ -22,6 +22,7 @@ from tests.support.log_events import (
     generation,
     prompt,
     result,
+    revoked,
     started,
     tables,
     words,
@@ -106,7 +107,7 @@ def _random_draft(
     rng: random.Random, items: list[dict[str, Any]], node: Node | None
 ) -> tuple[Draft, Node | None]:
     """Some event of a session whose prompt so far is `items`."""
-    match rng.randint(0, 11):
+    match rng.randint(0, 12):
         case 0:
             return prompt("p" * rng.choice([3, 9000])), node
         case 1:
@@ -129,7 +130,10 @@ def _random_draft(
         case 7:
             return approval(f"r{rng.randint(0, 3)}"), node
         case 8:
-            return approved(f"r{rng.randint(0, 3)}"), node
+            rules = [f"shell:git r{rng.randint(0, 2)}" for _ in range(rng.randint(0, 2))]
+            return approved(f"r{rng.randint(0, 3)}", *rules), node
+        case 11:
+            return revoked(f"shell:git r{rng.randint(0, 2)}"), node
         case 9:
             return Draft(
                 type="feedback", data={"kind": "accept", "target": {"seq": 3}, "comment": "ok"}
