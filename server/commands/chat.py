@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     text = session_options.text_of(arguments.message)
     workspace = session_options.workspace_of(arguments)
     with a_server(workspace, session_options.server_flags(arguments)) as host:
-        client = AcpClient(host)
+        client = AcpClient(host, forms=_can_ask(arguments))
         client.connect()
         try:
             return _Chat(arguments, host, Conversation(client), workspace).run(text)
@@ -70,7 +70,7 @@ class _Chat:
         self.conversation = conversation
         self.screen, self.facts = Screen(sys.stdout), Facts()
         self.json = bool(arguments.json)
-        self.can_ask = sys.stdin.isatty() and sys.stdout.isatty() and not self.json
+        self.can_ask = _can_ask(arguments)
 
     def run(self, text: str | None) -> int:
         self._begin()
@@ -162,7 +162,7 @@ class _Chat:
 
     def _turn(self, text: str) -> Ended:
         self.facts = Facts()
-        return play(self.conversation, text, show=self._show, approve=self._approve)
+        return play(self.conversation, text, show=self._show, approve=self._approve, answer=self._answer)
 
     def _show(self, item: Item) -> None:
         self.facts.take(item)
@@ -193,6 +193,25 @@ class _Chat:
                 "refused: nobody can be asked here; choose --mode auto or full, or use a terminal"
             )
         return next((str(option["optionId"]) for option in options if option.get("kind") == kind), None)
+
+    def _answer(self, item: Item) -> dict[str, str] | None:
+        """Put a question of the agent's; what was said, None for nothing."""
+        from server.terminal.keys import line
+
+        fields = (item.params.get("requestedSchema") or {}).get("properties") or {}
+        options = [str(option) for option in (fields.get("choice") or {}).get("enum") or []]
+        words = self.screen.form(str(item.params.get("message", "")), options)
+        said = line(lambda: self.screen.ask(words), lambda: self.conversation.overtaken(item))
+        if not said:
+            return None
+        if said.isdigit() and 1 <= int(said) <= len(options):
+            return {"choice": options[int(said) - 1]}
+        return {"answer": said}
+
+
+def _can_ask(arguments: argparse.Namespace) -> bool:
+    """Whether a person sits at a terminal."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and not arguments.json
 
 
 def _session_to_resume(sessions: Served, wanted: str, workspace: Path) -> str:

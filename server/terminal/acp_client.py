@@ -29,6 +29,8 @@ FRAME_BYTES = 64 << 20
 NAME = "etude terminal"
 INVALID_PARAMS = -32602
 """JSON-RPC's own code."""
+ASKS = ("session/request_permission", "elicitation/create")
+"""What the server may ask of its client."""
 
 
 class RpcFailed(CommandFailed):
@@ -64,8 +66,12 @@ class Interrupt:
 class AcpClient:
     """One connection. `call` waits for its answer; the answer to `send` comes through `inbox`."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, *, forms: bool = False) -> None:
+        """`forms`: whether a person can be asked to type an answer."""
         self.host = host
+        self.capabilities: dict[str, Any] = {"_meta": {"etude": {"attach": True}}}
+        if forms:
+            self.capabilities["elicitation"] = {"form": {}}
         self.inbox: queue.SimpleQueue[Frame | Closed | Interrupt] = queue.SimpleQueue()
         self._room = threading.BoundedSemaphore(BOUND)
         self._ids = itertools.count(1)
@@ -107,7 +113,7 @@ class AcpClient:
             "initialize",
             {
                 "protocolVersion": 1,
-                "clientCapabilities": {"_meta": {"etude": {"attach": True}}},
+                "clientCapabilities": self.capabilities,
                 "clientInfo": {"name": NAME, "title": "Etude in a terminal", "version": version("etude")},
             },
         )
@@ -192,7 +198,7 @@ class AcpClient:
             answer.put(message)
         elif method == "_etude/heartbeat":
             self.notify("_etude/heartbeat", {})
-        elif method is not None and id is not None and method != "session/request_permission":
+        elif method is not None and id is not None and method not in ASKS:
             self._write({"id": id, "error": {"code": -32601, "message": f"this client has no {method}"}})
         else:
             self._room.acquire()

@@ -23,12 +23,12 @@ TAIL = 200
 class Item:
     """Something that happened. `kind` says how `params` are to be read.
 
-    `update`: a `session/update`; `event`: an `_etude/event`; `permission`: a question (answer it with
-    `id`); `resolved`: a question answered elsewhere; `notice`: `{text}` from this client; `interrupt`:
-    Ctrl-C; `quiet`: nothing happened for a moment.
+    `update`: a `session/update`; `event`: an `_etude/event`; `permission` and `form`: questions (answer
+    them with `id`); `resolved`: a question answered elsewhere; `notice`: `{text}` from this client;
+    `interrupt`: Ctrl-C; `quiet`: nothing happened for a moment.
     """
 
-    kind: Literal["update", "event", "permission", "resolved", "notice", "interrupt", "quiet"]
+    kind: Literal["update", "event", "permission", "form", "resolved", "notice", "interrupt", "quiet"]
     params: Mapping[str, Any]
     id: int | str | None = None
 
@@ -129,8 +129,14 @@ class Conversation:
         if item.id is not None:
             self.client.answer(item.id, {"outcome": outcome})
 
+    def fill(self, item: Item, content: Mapping[str, str] | None) -> None:
+        """Answer a form with what was said, or decline it."""
+        answer = {"action": "accept", "content": dict(content)} if content else {"action": "decline"}
+        if item.id is not None:
+            self.client.answer(item.id, answer)
+
     def overtaken(self, item: Item) -> bool:
-        """Whether a permission question needs no answer any more, or the user has something else to say."""
+        """Whether a question needs no answer any more, or the user has something else to say."""
         while (frame := self.client.receive(0)) is not None:
             self._waiting.append(frame)
         asked = _mark(item.params).get("requestId")
@@ -188,6 +194,8 @@ class Conversation:
             return []
         if frame.method == "session/request_permission":
             return [Item("permission", frame.body, frame.id)]
+        if frame.method == "elicitation/create":
+            return [Item("form", frame.body, frame.id)]
         if frame.method == "_etude/permission_resolved":
             return [Item("resolved", frame.body)]
         if frame.method in ("session/update", "_etude/event", "_etude/stored"):

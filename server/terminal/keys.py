@@ -1,4 +1,4 @@
-"""Asking a person for one key, while the conversation goes on."""
+"""Asking a person for one key or one line, while the conversation goes on."""
 
 import os
 import select
@@ -30,4 +30,16 @@ def choose(ask: Callable[[], None], interrupted: Callable[[], bool]) -> str | No
                     return None
     finally:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+    return None
+
+
+def line(ask: Callable[[], None], interrupted: Callable[[], bool]) -> str | None:
+    """Put a question and wait for a line; None at the end of input or when `interrupted` says so."""
+    terminal = sys.stdin.fileno()
+    termios.tcflush(terminal, termios.TCIFLUSH)
+    ask()
+    while not interrupted():
+        if select.select([terminal], [], [], 0.1)[0]:
+            typed = os.read(terminal, 65536)
+            return typed.decode("utf-8", "replace").strip() if typed else None
     return None

@@ -2,7 +2,7 @@
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from server.failure import CommandFailed
@@ -27,6 +27,7 @@ def play(
     *,
     show: Callable[[Item], None],
     approve: Callable[[Item], str | None],
+    answer: Callable[[Item], Mapping[str, str] | None] = lambda item: None,
     limits: Limits | None = None,
 ) -> Ended:
     """Run one turn to its end. Ctrl-C cancels it; pressed three times, it raises `KeyboardInterrupt`."""
@@ -46,6 +47,8 @@ def play(
                 why = why or "interrupted"
             elif item.kind == "permission":
                 conversation.decide(item, approve(item))
+            elif item.kind == "form":
+                conversation.fill(item, answer(item))
             else:
                 show(item)
             why = why or _over(limits, time.monotonic() - started, item)

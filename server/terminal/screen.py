@@ -3,7 +3,7 @@
 import shutil
 import textwrap
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
@@ -115,6 +115,14 @@ class Screen:
         self._under = card
         keys = self.style.dim(f"  [y]es  [a]lways {always}  [n]o  ")
         return self.style.yellow("? ") + self.style.bold(words) + keys
+
+    def form(self, message: str, options: Sequence[str]) -> str:
+        """Show what is asked, with the answers to choose from; the words that ask, for `ask`."""
+        self.line()
+        self.line(self.style.yellow("? ") + self.style.bold(clean(message)))
+        for number, option in enumerate(options, 1):
+            self.line(f"  {number}  {clean(option)}")
+        return self.style.dim("  a number, or your own words: " if options else "  your answer: ")
 
     def ask(self, text: str) -> None:
         """A question whose answer stands on the same line."""

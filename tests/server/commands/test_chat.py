@@ -316,3 +316,24 @@ def test_the_output_of_a_command_is_seen_as_it_comes(workspace: Path, tmp_path: 
         assert terminal.wait() == 0
         assert terminal.shown.count("    begins") == 1
         assert "exit 0" in terminal.shown
+
+
+def test_a_question_of_the_agent_is_answered_by_a_number_or_in_words(workspace: Path, tmp_path: Path) -> None:
+    free = {"calls": [{"name": "ask", "arguments": {"question": "What is its name?"}}]}
+    choice = {"calls": [{"name": "ask", "arguments": {"question": "Which?", "options": ["red", "blue"]}}]}
+    with ScriptedModel([free, choice, choice, "All said."]) as model:
+        env = environment(tmp_path, model)
+        with Terminal([str(ETUDE), "chat", "go"], cwd=workspace, env=env) as terminal:
+            terminal.expect("What is its name?")
+            terminal.expect("your answer:")
+            terminal.type("Étude the 2nd\n")
+            terminal.expect("2  blue")
+            terminal.expect("or your own words:")
+            terminal.type("2\n")
+            terminal.expect("or your own words:")
+            terminal.type("\n")
+            terminal.expect("All said.")
+            assert terminal.wait() == 0
+    answers = [message["content"] for message in model.requests[-1]["messages"] if message["role"] == "tool"]
+    assert answers[:2] == ["Étude the 2nd", "blue"]
+    assert answers[2].startswith("The user did not answer (declined)")
