@@ -31,11 +31,12 @@ exec setpriv --reuid UID --regid UID --clear-groups --inh-caps=-all \
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="pytest itself runs as an ordinary user already")
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
     "tests",
     [
-        "tests/tools/sandbox",
+        "tests/tools/sandbox/test_*.py",
+        "tests/tools/sandbox/escapes",
         "tests/tools/test_forks.py",
         "tests/tools/test_shell.py",
         "tests/tools/test_shell_session.py",

@@ -1,6 +1,8 @@
 """Workspaces with a real sandbox around them."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,15 @@ import pytest
 from tools.sandbox import Ran, Sandbox, SandboxPolicy, start
 
 Starter = Callable[..., Awaitable[Sandbox]]
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that any user can reach: pytest's own are closed again by every other run of it."""
+    path = Path(tempfile.mkdtemp(prefix="etude-test-")).resolve()
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
 
 
 @pytest.fixture

@@ -21,13 +21,17 @@ Bash = Callable[[str], Awaitable[Ran]]
 
 
 @pytest.fixture
+def root(open_folder: Path) -> Path:
+    path = open_folder / "home" / "project"
+    path.mkdir(parents=True)
+    return path
+
+
+@pytest.fixture
 def owned(root: Path, home: Path) -> Path:
-    """A workspace that does not belong to root, wherever it lies."""
+    """A workspace that does not belong to root."""
     if os.getuid() == 0:
         os.chown(root, OTHER, OTHER)
-        for parent in root.parents:
-            if parent.owner() == "root" and parent != Path("/") and not parent.stat().st_mode & 0o001:
-                parent.chmod(parent.stat().st_mode | 0o011)
     return root
 
 
@@ -66,11 +70,12 @@ async def test_git_and_python_work(bash: Bash) -> None:
     assert ran.stdout.startswith(b"b'x\\n'")
 
 
-async def test_only_what_is_listed_can_be_read(bash: Bash, home: Path, tmp_path: Path) -> None:
+async def test_only_what_is_listed_can_be_read(bash: Bash, home: Path, open_folder: Path) -> None:
     (home / ".ssh").mkdir()
     (home / ".ssh" / "id_rsa").write_text("PRIVATE")
-    (tmp_path / "secret").write_text("PRIVATE")
-    for path in (home / ".ssh" / "id_rsa", tmp_path / "secret", tmp_path / "project", Path("/etc/shadow")):
+    (open_folder / "secret").write_text("PRIVATE")
+    key, secret = home / ".ssh" / "id_rsa", open_folder / "secret"
+    for path in (key, secret, open_folder / "project", Path("/etc/shadow")):
         ran = await bash(f"cat {path}; ls {path.parent}; echo x > {path}")
         assert b"PRIVATE" not in ran.stdout
         assert ran.exit_code != 0
@@ -87,8 +92,6 @@ async def test_tool_chains_of_the_home_work_without_their_credentials(
     (home / ".cargo" / "credentials.toml").write_text("TOKEN")
     (home / ".cargo" / "config.toml").write_text("settings")
     monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
-    for path in (home, home.parent):
-        path.chmod(0o755)
     sandbox = await start(SandboxPolicy(tier="landlock"), owned)
     try:
         ran = await sandbox.run(["tool"])
@@ -102,13 +105,13 @@ async def test_tool_chains_of_the_home_work_without_their_credentials(
 
 @pytest.mark.parametrize("speaks", range(1, 8))
 async def test_every_version_of_the_kernels_confines(
-    speaks: int, owned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    speaks: int, owned: Path, open_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Newer kernels know all older versions, so each is tried as an old kernel would be spoken to."""
     if speaks > landlock.version():
         pytest.skip(f"this kernel speaks version {landlock.version()}")
     monkeypatch.setattr(landlock, "version", lambda: speaks)
-    victim = tmp_path / "victim"
+    victim = open_folder / "victim"
     victim.write_text("kept")
     victim.chmod(0o666)
     sandbox = await start(SandboxPolicy(tier="landlock"), owned)
