@@ -4,6 +4,7 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from platformdirs import user_cache_path
 from ulid import ULID
@@ -17,6 +18,7 @@ from agent.models.settings import ModelSettings
 from agent.session import Session
 from tools.redaction import Redactor, environment_secrets
 from tools.sandbox.policy import SandboxPolicy
+from tools.snapshots import SnapshotStore
 from tools.workspace import Workspace
 
 
@@ -47,15 +49,17 @@ async def open_session(
         workspace=str(root), user_id="local", model=client.name, mode=mode, profile=client.profile
     )
     first = await log.submit(draft("session.created", created))
-    hands = Workspace(root, policy or SandboxPolicy())
     keys = [one.api_key_env for one in (models or {}).values() if one.api_key_env]
     redactor = Redactor(known=environment_secrets(os.environ, ("OPENAI_API_KEY", *keys)))
-    session = Session(log, [first], hands, client, approve, max_steps=max_steps, redactor=redactor)
-    try:
-        yield session
-    finally:
-        await session.close()
-        await client.close()
+    # Like the log, what is kept of the workspace ends with the session.
+    with TemporaryDirectory(prefix="etude-snapshots-", ignore_cleanup_errors=True) as kept:
+        hands = Workspace(root, policy or SandboxPolicy(), snapshots=SnapshotStore(Path(kept)))
+        session = Session(log, [first], hands, client, approve, max_steps=max_steps, redactor=redactor)
+        try:
+            yield session
+        finally:
+            await session.close()
+            await client.close()
 
 
 def _cache() -> Path:

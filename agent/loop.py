@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from agent import prompts
 from agent.calls import close_calls, may_change, run_calls
+from agent.checkpoints import Checkpoints
 from agent.events import EndReason, ErrorData, Event, Generation, Live, Prompt, TurnEnded, TurnStarted, Usage
 from agent.instructions import load
 from agent.log import LogError
@@ -85,21 +86,23 @@ async def _turn(session: Session, prompt: Prompt) -> None:
     await recover(session)
     turn = session.state.turn + 1
     usage, cost = session.state.usage, session.state.cost or 0.0
-    facts = Facts(session, turn)
+    facts, checkpoints = Facts(session, turn), Checkpoints(session, turn)
     try:
-        end = await _play(session, prompt, turn, facts)
-        await _unbroken(_end(session, end, turn, facts, usage, cost))
+        end = await _play(session, prompt, turn, facts, checkpoints)
+        await _unbroken(_end(session, end, turn, facts, checkpoints, usage, cost))
     finally:
         facts.stop()
+        checkpoints.stop()
 
 
-async def _play(session: Session, prompt: Prompt, turn: int, facts: Facts) -> End:
+async def _play(session: Session, prompt: Prompt, turn: int, facts: Facts, checkpoints: Checkpoints) -> End:
     """The turn itself; however it ends, this says why."""
     try:
         await session.record("prompt", prompt, turn=turn, step=0)
         limit = min(session.max_steps, prompt.max_steps or session.max_steps)
         await _begin(session, turn, limit)
-        return await _steps(session, turn, facts, limit)
+        await checkpoints.noted()
+        return await _steps(session, turn, facts, checkpoints, limit)
     except asyncio.CancelledError:
         stopped = End("interrupted", "the server stopped during this turn")
         return stopped if session.interrupted else End("cancelled")
@@ -138,15 +141,19 @@ async def _begin(session: Session, turn: int, limit: int) -> None:
     await session.record("turn.started", started, turn=turn, step=0)
 
 
-async def _steps(session: Session, turn: int, facts: Facts, limit: int) -> End:
+async def _steps(session: Session, turn: int, facts: Facts, checkpoints: Checkpoints, limit: int) -> End:
     watch = Watch()
     for step in range(1, limit + 1):
         generation = await generate(session, turn, step)
         if generation.calls:
-            if may_change(session, generation):
+            changing = may_change(session, generation)
+            if changing:
                 await facts.record()
+                await checkpoints.ahead(generation, step)
             refusal = watch.repetition(generation)
             outcomes = await run_calls(session, generation, turn, step, refuse=refusal)
+            if changing:
+                await checkpoints.after(generation, step)
             if end := await watch.after_calls(session, outcomes):
                 return end
         elif end := watch.after_answer(session, generation):
@@ -205,11 +212,20 @@ class Watch:
         return None
 
 
-async def _end(session: Session, end: End, turn: int, facts: Facts, usage: Usage, cost: float) -> None:
+async def _end(
+    session: Session,
+    end: End,
+    turn: int,
+    facts: Facts,
+    checkpoints: Checkpoints,
+    usage: Usage,
+    cost: float,
+) -> None:
     state = session.state
     await session.settle()
     if end.reason not in ("cancelled", "interrupted"):
         await facts.record()
+    await checkpoints.end()
     if end.reason == "cancelled":
         await close_calls(session, "cancelled", "Cancelled: the user stopped this turn.")
     else:

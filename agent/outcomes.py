@@ -1,5 +1,8 @@
 """What a call did, in the log: its edits, then its one result."""
 
+import asyncio
+import logging
+from collections.abc import Sequence
 from typing import Literal
 
 from agent.events import BlobRef, Draft, Edit, Todo, ToolResultData, draft, now
@@ -8,7 +11,10 @@ from agent.prepared import Prepared, Step
 from tools.diff import unified_diff
 from tools.errors import ToolError
 from tools.result import FileChange, ToolResult
+from tools.snapshots import SnapshotError
 from tools.workspace import content_hash
+
+log = logging.getLogger(__name__)
 
 TEXT_LIMIT = 200_000
 """Characters of one result that reach the model, whatever a tool returns."""
@@ -31,6 +37,7 @@ async def finish(
     here: Step, prepared: Prepared, result: ToolResult, started: int, synthetic: Synthetic | None
 ) -> None:
     session, blobs = here.session, {}
+    cancelled = await _keep(here, result.changes)
     for change in result.changes:
         session.submit(_edit(here, prepared.call.id, change))
     text, data = await session.redaction.text(result.text), dict(result.data)
@@ -61,17 +68,39 @@ async def finish(
         synthetic=synthetic,
     )
     await session.record("tool.result", record, turn=here.turn, step=here.step, blobs=blobs)
+    if cancelled:
+        raise asyncio.CancelledError
+
+
+async def _keep(here: Step, changes: Sequence[FileChange]) -> bool:
+    """Put both sides of changes into the snapshot store; whether the turn was cancelled meanwhile.
+
+    What is done is logged: neither a cancelled turn nor a store that is full keeps the edits from it.
+    """
+    store = here.session.workspace.snapshots
+    sides = [side for change in changes for side in (change.before, change.after) if side is not None]
+    if store is None or not sides:
+        return False
+
+    async def kept() -> None:
+        try:
+            await store.hold(here.session.id, await store.put_all(sides))
+        except SnapshotError as error:
+            log.error("the contents of an edit are not kept, so it cannot be taken back: %s", error)
+
+    keeping, cancelled = asyncio.ensure_future(kept()), False
+    while not keeping.done():
+        try:
+            await asyncio.wait({keeping})
+        except asyncio.CancelledError:
+            cancelled = True
+    keeping.result()
+    return cancelled
 
 
 def _edit(here: Step, call_id: str, change: FileChange) -> Draft:
-    blobs: dict[str, bytes] = {}
-
     def reference(data: bytes | None) -> BlobRef | None:
-        if data is None:
-            return None
-        name = content_hash(data)
-        blobs[name] = data
-        return BlobRef(hash=name, size=len(data))
+        return None if data is None else BlobRef(hash=content_hash(data), size=len(data))
 
     text, added, removed = unified_diff(change.before, change.after, change.path)
     record = Edit(
@@ -84,4 +113,4 @@ def _edit(here: Step, call_id: str, change: FileChange) -> Draft:
         added=added,
         removed=removed,
     )
-    return draft("edit", record, turn=here.turn, step=here.step, blobs=blobs)
+    return draft("edit", record, turn=here.turn, step=here.step)

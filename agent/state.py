@@ -8,9 +8,15 @@ import orjson
 
 from agent.content import render
 from agent.events import Event, Mode, Usage
+from tools.text import visible
 
 ARGUMENT_LIMIT = 65_536
 """Characters of one call's arguments that stay in the context; longer ones are noted, not repeated."""
+
+NAMED_EDITS = 20
+"""Files changed by others that the model is told by name."""
+NAME_LENGTH = 120
+"""Characters of such a name."""
 
 TITLE_LENGTH = 80
 """Characters."""
@@ -62,6 +68,14 @@ class State:
     """Text streamed since the last generation ended: kept as a message if the turn is broken off."""
     partial_id: str | None = None
     seen: dict[str, str] = field(default_factory=dict)
+    tree: str | None = None
+    """The last known state of the workspace's files."""
+    unsettled: bool = False
+    """A call that may change files began, and no checkpoint followed it yet."""
+    edited: dict[str, str] = field(default_factory=dict)
+    """Files that others changed since the model was last asked: path → what to say of it."""
+    asking: str | None = None
+    """The last message, while it is a user's that no model call has taken up."""
     instructions: set[str] = field(default_factory=set)
     todos: list[dict[str, str]] = field(default_factory=list)
     """What the agent's list says: `{content, status}`."""
@@ -139,7 +153,10 @@ def _prompt(state: State, event: Event, data: dict[str, Any]) -> None:
     _take_steered(state, None)
     state.queued = [item for item in state.queued if item.seq != data.get("queued_seq")]
     state.accepted.setdefault(data["message_id"], (event.seq, "turn"))
-    state.messages.append(_user(data["text"], data.get("blocks", []), data.get("editor")))
+    message = _user(data["text"], data.get("blocks", []), data.get("editor"))
+    state.messages.append(message)
+    state.asking = message["content"]
+    _note(state)
     state.title = state.title or title_of(data["text"])
     state.running, state.end_reason, state.steps = True, None, 0
 
@@ -158,6 +175,8 @@ def _text(state: State, event: Event, data: dict[str, Any]) -> None:
 
 
 def _generation(state: State, event: Event, data: dict[str, Any]) -> None:
+    if state.asking is not None:
+        state.asking, state.edited = None, {}
     _take_steered(state, data.get("steered"))
     calls = data.get("calls", [])
     message: dict[str, Any] = {"role": "assistant", "content": data["text"] or None}
@@ -188,6 +207,7 @@ def _generation(state: State, event: Event, data: dict[str, Any]) -> None:
 
 def _tool_call(state: State, event: Event, data: dict[str, Any]) -> None:
     state.announced.add(data["call_id"])
+    state.unsettled = state.unsettled or not data.get("read_only", False)
 
 
 def _tool_result(state: State, event: Event, data: dict[str, Any]) -> None:
@@ -200,6 +220,37 @@ def _tool_result(state: State, event: Event, data: dict[str, Any]) -> None:
 
 def _todo(state: State, event: Event, data: dict[str, Any]) -> None:
     state.todos = data["items"]
+
+
+def _user_edit(state: State, event: Event, data: dict[str, Any]) -> None:
+    gone = "" if data.get("after") else " (deleted)" if data.get("before") else ""
+    state.edited[data["path"]] = gone
+    _note(state)
+
+
+def _restored(state: State, event: Event, data: dict[str, Any]) -> None:
+    state.tree = data.get("tree") or state.tree
+    for path in data.get("changed", []):
+        state.edited[path] = " (your change was taken back)"
+    _note(state)
+
+
+def _checkpoint(state: State, event: Event, data: dict[str, Any]) -> None:
+    state.tree = data.get("tree") or state.tree
+    if data.get("reason") != "prompt":
+        state.unsettled = False
+
+
+def _note(state: State) -> None:
+    """Tell the model in the message it is about to be sent which files others changed."""
+    if state.asking is None or not state.edited:
+        return
+    named = [f"{visible(path, NAME_LENGTH)}{what}" for path, what in list(state.edited.items())[:NAMED_EDITS]]
+    more = f" and {len(state.edited) - NAMED_EDITS} more" if len(state.edited) > NAMED_EDITS else ""
+    state.messages[-1]["content"] = (
+        f"{state.asking}\n\n[Changed by the user since your last turn: {', '.join(named)}{more}. "
+        "Read them again before you rely on what they held.]"
+    )
 
 
 def _asked(state: State, event: Event, data: dict[str, Any]) -> None:
@@ -215,7 +266,7 @@ def _turn_ended(state: State, event: Event, data: dict[str, Any]) -> None:
     if state.partial:
         state.messages.append({"role": "assistant", "content": state.partial})
     state.partial, state.partial_id = "", None
-    state.running, state.end_reason = False, data["reason"]
+    state.running, state.end_reason, state.asking = False, data["reason"], None
     state.asked.clear()
 
 
@@ -264,6 +315,9 @@ _HANDLERS = {
     "tool.call": _tool_call,
     "tool.result": _tool_result,
     "todo": _todo,
+    "user_edit": _user_edit,
+    "checkpoint": _checkpoint,
+    "restored": _restored,
     "approval.requested": _asked,
     "approval.resolved": _resolved,
     "turn.ended": _turn_ended,

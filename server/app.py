@@ -23,6 +23,7 @@ from server.places import data_dir
 from server.store import Store, StoreError
 from server.version import VERSION
 from server.wire import to_json
+from tools.snapshots import SnapshotStore
 
 if TYPE_CHECKING:
     from server.settings import Settings
@@ -38,15 +39,24 @@ _NO_PAGE = (
 
 
 def create_app(
-    settings: "Settings", store: Store, token: str, workspaces: list[Path], *, tokens_file: Path | None = None
+    settings: "Settings",
+    store: Store,
+    token: str,
+    workspaces: list[Path],
+    *,
+    tokens_file: Path | None = None,
+    snapshots: Path | None = None,
 ) -> FastAPI:
-    """The application of one server. `token` is the local user's; the caller closes the store.
+    """The application of one server. `token` is the local user's; the caller closes the store. Where other
+    tokens and the snapshots lie is the data folder unless given.
 
     `app.state` has `hub`, `tokens`, `codes` and `metrics`.
     """
     metrics = Metrics()
     hub = Hub(settings, store, metrics, workspaces)
     hub.opener.secrets.know(token)
+    if snapshots is not None:
+        hub.opener.snapshots = SnapshotStore(snapshots)
     tokens = Tokens.load(tokens_file or data_dir() / "tokens.json", token)
 
     @asynccontextmanager

@@ -17,6 +17,7 @@ from server.opener import Opener, check_workspace, narrowed
 from server.revoking import revoke
 from server.store import RuleRow, SessionRow, Store, StoreError, UnknownSession
 from server.version import VERSION
+from tools.snapshots import SnapshotError
 
 if TYPE_CHECKING:
     from server.settings import Settings
@@ -28,6 +29,8 @@ SILENT_BEATS = 3
 """Heartbeats without any frame of a client that answers them, after which it is closed."""
 IDLE_S = 900.0
 """After so long without a prompt a session lets go of its shell, its lease and its memory."""
+SWEPT_AFTER_S = 120.0
+"""Seconds: what is younger stays when a session is deleted, for it may be another's that is being written."""
 STOPPING, SILENT = 1001, 4408
 
 
@@ -150,7 +153,8 @@ class Hub:
                     for connection in tuple(live.subscribers):
                         live.detach(connection)
                     await live.close()
-                await self.store.delete_session(session_id)
+                forks = await self.store.delete_session(session_id)
+                await self._forget_files(session_id, forks)
 
         await self._own(work())
 
@@ -167,10 +171,6 @@ class Hub:
         if not live.subscribers:
             await self._own(work())
 
-    @asynccontextmanager
-    async def _end(self, session_id: str) -> AsyncIterator[None]:
-        """The right to end a session, one at a time."""
-        await self._ended(session_id)
     async def revoke(self, rule_id: str, user_id: str) -> RuleRow:
         """Take a rule of this user back, in open sessions at once.
 
@@ -193,6 +193,10 @@ class Hub:
         await self._own(work())
         return row
 
+    @asynccontextmanager
+    async def _end(self, session_id: str) -> AsyncIterator[None]:
+        """The right to end a session, one at a time."""
+        await self._ended(session_id)
         done = self._ending[session_id] = asyncio.get_running_loop().create_future()
         try:
             yield
@@ -204,6 +208,14 @@ class Hub:
     async def _ended(self, session_id: str) -> None:
         while (ending := self._ending.get(session_id)) is not None:
             await asyncio.wait({ending})
+
+    async def _forget_files(self, session_id: str, forks: list[str]) -> None:
+        """Delete what only a deleted session needed of the snapshots."""
+        try:
+            await self.opener.snapshots.release(session_id, forks)
+            await self.opener.snapshots.sweep(young_s=SWEPT_AFTER_S)
+        except SnapshotError as error:
+            log.error("the files of session %s were not deleted: %s", session_id, error)
 
     def _own(self, work: Coroutine[Any, Any, None]) -> "asyncio.Future[None]":
         """Do what must not be left half done when the client that asked for it goes away."""

@@ -17,7 +17,11 @@ from server.acp.frames import Presenter, Shown, live_frame
 from server.acp.questions import Questions
 from server.acp.subscriber import Subscriber
 from server.growing import Growing
+from server.secrets import KeyFileError
+from server.store import StoreError
 from server.ticket import As, Ticket
+from tools.redaction import Redactor
+from tools.snapshots import SnapshotError
 
 if TYPE_CHECKING:
     from server.opener import Opener
@@ -59,6 +63,8 @@ class LiveSession:
         self.touched = asyncio.get_running_loop().time()
         self.ended = False
         """Closed for good: whoever still holds this object must look for the session again."""
+        self._redactor: Redactor | None = None
+        """Of a session that is only looked at."""
         self._unstored: dict[str, Growing] = {}
         self._tickets: dict[str, Ticket] = {}
         self._inbox: deque[Ticket] = deque()
@@ -94,11 +100,30 @@ class LiveSession:
         return Presenter(
             self.id,
             self.root,
-            self.store.blob,
+            self.content,
             self.opener.window,
             self.opener.model_names,
             from_start=from_start,
         )
+
+    async def content(self, hash: str) -> bytes:
+        """One side of an edit as clients may see it: without secrets.
+
+        Raises:
+            StoreError: it is not kept any more.
+        """
+        try:
+            true = await self.opener.snapshots.read(hash)
+        except SnapshotError:
+            return await self.store.blob(hash)  # of an edit that was logged with its contents
+        redactor = self.session.redaction.redactor if self.session is not None else self._redactor
+        if redactor is None:
+            first = await self.store.events(self.id, limit=1)
+            try:
+                redactor = self._redactor = await asyncio.to_thread(self.opener.secrets.redactor, first)
+            except KeyFileError as error:
+                raise StoreError(str(error)) from error
+        return await asyncio.to_thread(redactor.redact_bytes, true)
 
     def unstored(self) -> Iterable[Live]:
         """The characters of growing messages that no event holds yet."""

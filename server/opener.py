@@ -30,6 +30,7 @@ from server.store import SessionBusy, Store, StoreError
 from tools.index.indexer import Indexer
 from tools.mcp import McpServers, McpSpec
 from tools.sandbox.policy import SandboxPolicy
+from tools.snapshots import SnapshotStore
 from tools.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -75,8 +76,9 @@ class Opener:
         """By the name they were asked for and by their own: who knows a model's window."""
         self._default = ""
         self._lock = asyncio.Lock()
-        self._indexer = Indexer()
         self._granted: dict[tuple[str, str], set[str]] = {}
+        self._indexer = Indexer()
+        self.snapshots = SnapshotStore(data_dir() / "snapshots")
 
     # ---- models
 
@@ -162,6 +164,7 @@ class Opener:
                 refresh=live.refresh,
                 cache=cache_dir(),
                 indexer=self._indexer,
+                snapshots=self.snapshots,
             )
             ask, question = partial(ask_permission, live), partial(ask_user, live)
             model = await self._model_or_reason(_last_model(events))
@@ -186,9 +189,6 @@ class Opener:
             await lease.release()
             raise
 
-    async def recover(self, session: Session) -> None:
-        """Close what a crash left open in the log."""
-        try:
     async def granted(self, user_id: str, workspace: str) -> set[str]:
         """The rules of a person in a workspace, as they are stored now: one set for all open sessions."""
         rows = await self.store.rules(user_id=user_id, workspace=workspace)
@@ -205,6 +205,9 @@ class Opener:
             denied=tuple(map(read_rule, approvals.deny)),
         )
 
+    async def recover(self, session: Session) -> None:
+        """Close what a crash left open in the log."""
+        try:
             await recover(session)
         except LogError as error:
             raise SessionFailed(f"the log of this session cannot be written: {error}") from error

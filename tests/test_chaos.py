@@ -22,6 +22,7 @@ from server.store import Store
 from tests.support.chaos_model import ChaosModel
 from tests.support.results import keep
 from tools.sandbox.policy import SandboxPolicy
+from tools.snapshots import SnapshotStore
 from tools.workspace import Workspace
 
 STEPS = int(os.environ.get("ETUDE_TEST_CHAOS_STEPS", "400"))
@@ -43,7 +44,10 @@ async def test_chaos(tmp_path: Path, seed: int) -> None:
     reasons: Counter[str] = Counter()
     growth: list[int] = []
     steps = 0
-    store = await Store.open(f"sqlite:///{tmp_path / 'chaos.db'}")
+    store, kept = (
+        await Store.open(f"sqlite:///{tmp_path / 'chaos.db'}"),
+        SnapshotStore(tmp_path / "snapshots"),
+    )
     try:
         with ChaosModel(seed, transport=True, stop=0.03) as model:
             for number in range(SESSIONS):
@@ -51,10 +55,10 @@ async def test_chaos(tmp_path: Path, seed: int) -> None:
                 for name, text in FILES.items():
                     (root / name).parent.mkdir(parents=True, exist_ok=True)
                     (root / name).write_text(text)
-                events = await _session(store, model, root, STEPS // SESSIONS)
+                events = await _session(store, kept, model, root, STEPS // SESSIONS)
                 steps += sum(event.type == "generation" for event in events)
                 _assert_pairs(events)
-                _assert_explained(events, root, await _contents(store, events))
+                _assert_explained(events, root, await _contents(kept, events))
                 reasons.update(e.data["reason"] for e in events if e.type == "turn.ended")
                 model.requests.clear()  # what the endpoint keeps for tests is not the agent's memory
                 growth.append(_held_mib())
@@ -76,13 +80,16 @@ def _held_mib() -> int:
     return psutil.Process().memory_info().rss >> 20
 
 
-async def _session(store: Store, model: ChaosModel, root: Path, steps: int) -> list[Event]:
+async def _session(
+    store: Store, kept: SnapshotStore, model: ChaosModel, root: Path, steps: int
+) -> list[Event]:
     created = SessionCreated(workspace=str(root), user_id="local", model="chaos", mode="full", profile="full")
     id = await store.create_session(created)
     log = await store.lease(id)
     settings = ModelSettings(provider="openai", model="scripted", base_url=model.base_url)
     client = open_model("chaos", models={"chaos": settings}, cache_dir=root)
-    session = Session(log, await store.all_events(id), Workspace(root, SandboxPolicy()), client)
+    workspace = Workspace(root, SandboxPolicy(), snapshots=kept)
+    session = Session(log, await store.all_events(id), workspace, client)
     done = 0
     try:
         while done < steps:
@@ -98,11 +105,11 @@ async def _session(store: Store, model: ChaosModel, root: Path, steps: int) -> l
     return await store.all_events(id)
 
 
-async def _contents(store: Store, events: list[Event]) -> dict[str, bytes]:
+async def _contents(kept: SnapshotStore, events: list[Event]) -> dict[str, bytes]:
     names = {
         event.data["after"]["hash"] for event in events if event.type == "edit" and event.data.get("after")
     }
-    return {name: await store.blob(name) for name in names}
+    return {name: await kept.read(name) for name in names}
 
 
 def _assert_pairs(events: list[Event]) -> None:

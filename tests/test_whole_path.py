@@ -7,6 +7,7 @@ way a model would; everything that happens must be in the log, and the log must 
 import os
 import subprocess
 import sys
+import urllib.error
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from tests.support.published import published_source
 from tests.support.scripted_model import ScriptedModel
 from tests.support.scripted_turns import token_ids
 from tests.support.served import Served
+from tools.snapshots import SnapshotStore
 from tools.workspace import content_hash
 
 PYTEST = "PYTHONPATH=src python -m pytest -q --color=no -p no:cacheprovider -p no:asyncio"
@@ -94,28 +96,22 @@ async def test_a_real_package_is_repaired_and_the_log_explains_everything(worksp
             for event in events
             if event.type == "generation"
         ]
-        blobs = {
-            reference["hash"]: _blob(server, reference["hash"])
+        kept = SnapshotStore(server.data / "snapshots")
+        contents = {
+            reference["hash"]: await kept.read(reference["hash"])
             for event in events
             if event.type == "edit"
             for reference in (event.data["before"], event.data["after"])
         }
+        for name in contents:
+            with pytest.raises(urllib.error.HTTPError, match="404"):
+                server.get(f"/api/blobs/{name}")
 
     _assert_diff(workspace, before)
     _assert_events(events)
-    _assert_edits(events, before, workspace, blobs)
+    _assert_edits(events, before, workspace, contents)
     _assert_context(events, requests, stored)
     _assert_counts(events, requests)
-
-
-def _blob(server: Served, name: str) -> bytes:
-    import urllib.request
-
-    request = urllib.request.Request(
-        f"{server.url}/api/blobs/{name}", headers={"Authorization": f"Bearer {server.token}"}
-    )
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        return answer.read()
 
 
 def _assert_diff(workspace: Path, before: dict[str, bytes]) -> None:
@@ -165,12 +161,12 @@ def _assert_events(events: list[Event]) -> None:
 
 
 def _assert_edits(
-    events: list[Event], before: dict[str, bytes], workspace: Path, blobs: dict[str, bytes]
+    events: list[Event], before: dict[str, bytes], workspace: Path, contents: dict[str, bytes]
 ) -> None:
     for event in (event for event in events if event.type == "edit"):
         path, old, new = event.data["path"], event.data["before"], event.data["after"]
-        assert blobs[old["hash"]] == before[path]
-        assert blobs[new["hash"]] == (workspace / path).read_bytes()
+        assert contents[old["hash"]] == before[path]
+        assert contents[new["hash"]] == (workspace / path).read_bytes()
         assert content_hash(before[path]) == old["hash"]
 
 

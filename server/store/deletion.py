@@ -16,8 +16,9 @@ from server.store.tables import events, sessions
 
 def delete_session(
     backend: Backend, connection: Connection, session_id: str, me: Owner, abandoned: int | None = None
-) -> None:
-    """Remove a session. Forks of it first get what they still read. `abandoned` as in `refuse_live`.
+) -> list[str]:
+    """Remove a session; returns its forks, which first get what they still read. `abandoned` as in
+    `refuse_live`.
 
     Raises:
         UnknownSession: there is none.
@@ -25,7 +26,8 @@ def delete_session(
     """
     row = refuse_live(backend, connection, session_id, me, abandoned)
     children = select(sessions.c.id, sessions.c.fork_seq).where(sessions.c.parent_id == session_id)
-    for child in connection.execute(children.order_by(sessions.c.id).with_for_update()).all():
+    forks = connection.execute(children.order_by(sessions.c.id).with_for_update()).all()
+    for child in forks:
         _hand_down(backend, connection, session_id, child.id, child.fork_seq)
         place = {"parent_id": row["parent_id"], "fork_seq": row["fork_seq"]}
         connection.execute(update(sessions).where(sessions.c.id == child.id).values(place))
@@ -35,6 +37,7 @@ def delete_session(
     connection.execute(delete(events).where(events.c.session_id == session_id))
     connection.execute(delete(sessions).where(sessions.c.id == session_id))
     blobs.release(connection, references)
+    return [child.id for child in forks]
 
 
 def _hand_down(backend: Backend, connection: Connection, parent: str, child: str, upto: int) -> None:

@@ -16,9 +16,9 @@ INLINE_BYTES: Final = 4096
 REFERENCES: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "generation": (("prompt", "node"), ("tokens", "prompt"), ("tokens", "routes")),
     "tool.result": (("output", "hash"),),
-    "edit": (("before", "hash"), ("after", "hash")),
 }
-"""Where the data of an event type names blobs. Blobs handed in with a draft are referenced in any case."""
+"""Where the data of an event type names blobs. Blobs handed in with a draft are referenced in any case. What
+`edit`, `user_edit` and `checkpoint` name lies in the snapshot store, which keeps its own references."""
 
 CHAINS: Final = (("prompt", "node"), ("tokens", "prompt"))
 """Those of a generation that name the node of a chain."""

@@ -124,8 +124,8 @@ def project(rows: Rows, event: Event, user_id: str) -> None:
                 _place(event)
                 | {
                     "step": event.step,
-                    "snapshot": text(data.get("snapshot")),
-                    "label": text(data.get("label")),
+                    "snapshot": text(data.get("tree")),
+                    "label": text(data.get("reason")),
                 }
             )
         case _:
@@ -194,6 +194,11 @@ def _overwrite(row: Row, data: Mapping[str, Any], *names: str) -> None:
 
 def _place(event: Event) -> Row:
     return {"session_id": event.session_id, "seq": event.seq, "ts": event.ts, "turn": event.turn}
+
+
+def _texts(value: Any) -> list[str]:
+    """The strings of a list; nothing for what is none."""
+    return [found for item in value if (found := text(item))] if isinstance(value, list) else []
 
 
 def _json(value: Any) -> str | None:

@@ -151,19 +151,21 @@ class Store:
             )
         )
 
-    async def delete_session(self, session_id: str) -> None:
-        """Remove a session and the content that nothing else names; forks of it keep what they read.
+    async def delete_session(self, session_id: str) -> list[str]:
+        """Remove a session and the content that nothing else names; returns its forks, which keep what they
+        read.
 
         Raises:
             UnknownSession: there is none.
             SessionBusy: somebody holds it; release it first.
         """
         abandoned = self._abandoned.get(session_id)
-        await self._database.write(
+        forks = await self._database.write(
             lambda connection: delete_session(self._backend, connection, session_id, self._me, abandoned),
             barrier=True,
         )
         self._abandoned.pop(session_id, None)
+        return forks
 
     # The log
 
@@ -250,8 +252,6 @@ class Store:
             barrier=True,
         )
 
-    async def rebuild(self) -> dict[str, int]:
-        """Drop the projections and refill them from the log; returns the rows of each table."""
     async def rules(self, *, user_id: str | None = None, workspace: str | None = None) -> list[RuleRow]:
         """The rules that hold: of everybody and everywhere, or of one person or workspace."""
         return await self._database.read(lambda connection: rules.rule_rows(connection, user_id, workspace))
@@ -260,6 +260,8 @@ class Store:
         """These sessions and all that were forked from them."""
         return await self._database.read(lambda connection: rules.descendants(connection, session_ids))
 
+    async def rebuild(self) -> dict[str, int]:
+        """Drop the projections and refill them from the log; returns the rows of each table."""
         return await self._database.write(lambda connection: rebuild(self._backend, connection), barrier=True)
 
     # For SessionLog

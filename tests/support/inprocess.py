@@ -43,7 +43,12 @@ class InProcess:
     async def __aenter__(self) -> Self:
         self.store = await Store.open(f"sqlite:///{self.folder / 'etude.db'}")
         self.app: FastAPI = create_app(
-            self.settings, self.store, TOKEN, [self.workspace], tokens_file=self.folder / "tokens.json"
+            self.settings,
+            self.store,
+            TOKEN,
+            [self.workspace],
+            tokens_file=self.folder / "tokens.json",
+            snapshots=self.folder / "snapshots",
         )
         bound, ready = serving.listen("127.0.0.1", 0), asyncio.Event()
 

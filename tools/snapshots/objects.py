@@ -286,7 +286,7 @@ def batch(objects: Objects) -> Iterator[Batch]:
 def unwritable(folder: Path, error: OSError) -> SnapshotError:
     """What a full or failing disk means for the store."""
     what = os.strerror(error.errno) if error.errno else str(error)
-    return SnapshotError(f"The snapshot store in {folder} cannot be written: {what}.", errno=error.errno)
+    return SnapshotError(f"The snapshot store in {folder} cannot be used: {what}.", errno=error.errno)
 
 
 def _is_there(path: Path) -> bool:

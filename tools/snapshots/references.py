@@ -26,6 +26,7 @@ def hold(objects: Objects, owner: str, names: Iterable[str]) -> None:
         )
         try:
             os.write(descriptor, lines.encode())
+            os.fsync(descriptor)
         finally:
             os.close(descriptor)
     except OSError as error:

@@ -17,7 +17,7 @@ from tools.snapshots.changes import Change, Changes, compare, difference
 from tools.snapshots.errors import RestoreRefused
 from tools.snapshots.journal import carry_out, finish
 from tools.snapshots.manifest import Entry
-from tools.snapshots.objects import Objects, batch
+from tools.snapshots.objects import Objects, batch, unwritable
 from tools.snapshots.sweeping import Swept, sweep
 from tools.snapshots.taking import Known, Snapshot, take
 from tools.snapshots.undoing import UndoPlan
@@ -150,7 +150,10 @@ class SnapshotStore:
             return self._objects
 
     async def _run(self, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
-        return await asyncio.to_thread(work, *given, **named)
+        try:
+            return await asyncio.to_thread(work, *given, **named)
+        except OSError as error:
+            raise unwritable(self.folder, error) from error
 
     def _put_all(self, contents: Sequence[bytes]) -> list[str]:
         with self.objects.shared(), batch(self.objects) as new:
