@@ -16,8 +16,8 @@ from benchmarks import baselines
 from benchmarks.measure import Measure, as_json, as_line, machine, schedule_first, scheduled_first
 
 QUICK = ("edit", "shell", "store", "streaming", "serving")
-NAMES = (*QUICK, "local_model")
-"""The embedded model takes minutes: quick mode leaves it out, unless it is asked for by name."""
+NAMES = (*QUICK, "search", "local_model")
+"""Search and the embedded model take minutes: quick mode leaves them out, unless asked for by name."""
 
 
 def main() -> int:

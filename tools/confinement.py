@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -225,12 +226,16 @@ def _walk(root: Path, base: int, name: str, opened: list[int]) -> Place:
     return Place(chain[-1], ".", "/".join(names) or ".")
 
 
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
 def _openat2(directory: int, path: str, flags: int, resolve: int) -> int:
     if sys.platform != "linux":
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), path)
     how = _OpenHow(flags, 0, resolve)
-    libc = ctypes.CDLL(None, use_errno=True)
-    descriptor = libc.syscall(
+    descriptor = _libc().syscall(
         ctypes.c_long(_OPENAT2),
         ctypes.c_int(directory),
         ctypes.c_char_p(os.fsencode(path)),

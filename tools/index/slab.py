@@ -104,7 +104,7 @@ class Slab:
 
     def _open(self) -> int:
         current = self._current()
-        if current != self._file:
+        if current != self._file or not (self._folder / current).exists():
             self.close()
             try:
                 self._descriptor = os.open(self._folder / current, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)

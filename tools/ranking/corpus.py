@@ -79,7 +79,7 @@ class Corpus:
         return cls(
             np.frombuffer(buffer, np.uint32),
             np.frombuffer(buffer, np.uint16),
-            ends - [len(block) // 4 for block in blocks],
+            ends - np.array([len(block) // 4 for block in blocks], np.int64),
             np.array([len(file.hashes) for file in files], np.int64),
             np.array([file.lengths for file in files], np.float64).reshape(-1, len(FIELDS)),
         )
