@@ -182,6 +182,8 @@ def arguments(
     for path in toolchains.covered:
         hidden = tmpfs(path, 4096, "0555") if path.is_dir() else ["--ro-bind", "/dev/null", str(path)]
         options += hidden
+    if guard.around is not None:
+        options += ["--ro-bind", source(guard.around), str(guard.around)]
     options += ["--bind", source(root), str(policy.seen(root, root))]
     for mount in guard.mounts:
         kind = "--bind" if mount.writable else "--ro-bind"

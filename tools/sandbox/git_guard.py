@@ -7,26 +7,23 @@ repository odd (a link where a file or folder belongs) makes its whole git folde
 
 import fcntl
 import os
-import re
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from tools.confinement import locate
+from tools.errors import ToolError
+from tools.sandbox.git_programs import in_configuration, settings
 
 _DEPTH: Final = 6
 _ENTRIES: Final = 50_000
 _SECONDS: Final = 0.5
 _REPOSITORIES: Final = 64
+_WORKTREES: Final = 32
 _SKIPPED: Final = frozenset({"node_modules", "__pycache__", ".venv", "venv", ".tox", ".mypy_cache", "target"})
-_EXECUTES: Final = re.compile(
-    rb"(?i)(?:fsmonitor|hookspath|sshcommand|editor|pager|askpass|gitproxy|external|textconv|command|driver"
-    rb"|clean|smudge|process|helper|program|path|worktree|alternaterefscommand|uploadpack|receivepack"
-    rb"|tool|cmd|sendpack|update)\s*=|\[\s*(?:alias|include|includeif|filter|merge|diff)\b|.*=\s*\"?!"
-)
-"""Lines of a git configuration that can make git start a program or read more configuration."""
-
 Owner = tuple[int, int]
 
 
@@ -38,6 +35,8 @@ class Mount:
     path: Path
     writable: bool
     identity: tuple[int, int]
+    may_vanish: bool = False
+    """What belongs to a linked worktree, which git removes and makes anew."""
 
 
 @dataclass(slots=True)
@@ -48,13 +47,22 @@ class GitGuard:
     """
 
     mounts: list[Mount] = field(default_factory=list)
+    outside: list[Path] = field(default_factory=list)
+    """Folders outside the workspace that are shown for git's sake."""
+    around: Path | None = None
+    """The one of them that holds the workspace; read-only but for the workspace."""
     notices: list[str] = field(default_factory=list)
     _made: dict[Path, int] = field(default_factory=dict)
     _contents: dict[Path, bytes] = field(default_factory=dict)
 
     def lost(self) -> list[Mount]:
-        """Mounts whose file was replaced on the host since it was bound."""
-        return [mount for mount in self.mounts if _identity(mount.path) != mount.identity]
+        """Mounts whose file was replaced on the host since it was bound. Those of a linked worktree that was
+        removed are forgotten: what is made in its place is looked at like any new repository."""
+        lost = [mount for mount in self.mounts if _identity(mount.path) != mount.identity]
+        gone = [one for one in lost if one.may_vanish and (one.writable or not _exists(one.path))]
+        for mount in gone:
+            self.mounts.remove(mount)
+        return [mount for mount in lost if mount not in gone]
 
     def bound_again(self, mount: Mount) -> str | None:
         """Note that a lost mount was made again; returns what the user should know about its content.
@@ -66,10 +74,9 @@ class GitGuard:
         identity = _identity(mount.path)
         self.mounts.remove(mount)
         if identity is not None:
-            self.mounts.append(Mount(mount.path, mount.writable, identity))
-        known = before.splitlines()
-        added = [line.strip() for line in after.splitlines() if line not in known]
-        programs = [line.decode("utf-8", "replace") for line in added if _EXECUTES.match(line)]
+            self.mounts.append(Mount(mount.path, mount.writable, identity, mount.may_vanish))
+        known = in_configuration(before)
+        programs = [setting for setting in in_configuration(after) if setting not in known]
         if not programs:
             return None
         return (
@@ -90,10 +97,10 @@ class GitGuard:
                 os.close(descriptor)
         self._made.clear()
 
-    def _bind(self, path: Path, writable: bool = False) -> None:
+    def _bind(self, path: Path, writable: bool = False, may_vanish: bool = False) -> None:
         identity = _identity(path)
         if identity is not None:
-            self.mounts.append(Mount(path, writable, identity))
+            self.mounts.append(Mount(path, writable, identity, may_vanish))
             if path.is_file():
                 self._contents[path] = _content(path) or b""
 
@@ -102,7 +109,8 @@ class GitGuard:
 
         What a link leads to outside `root` is not bound: a repository must not choose what commands see.
         """
-        if not _inside(git, root):
+        real = _beneath(git, root)
+        if real is None:
             self.notices.append(
                 f"{git} leads out of the workspace, so it is not visible in the sandbox and git does not "
                 "work there. Open the folder that holds it, or use git yourself."
@@ -122,9 +130,9 @@ class GitGuard:
                 f"{git} is read-only in the sandbox, because it is unusual: {', '.join(odd)}. "
                 "Commands that write to this repository (commit, add) fail there."
             )
-            self._bind(Path(os.path.realpath(git)))
-            if hooks.is_symlink() and _inside(hooks, root):
-                self._bind(Path(os.path.realpath(hooks)))
+            self._bind(real)
+            if hooks.is_symlink() and (led := _beneath(hooks, root)) is not None:
+                self._bind(led)
             return
         owner = _owner(git)
         if not hooks.is_dir():
@@ -132,15 +140,69 @@ class GitGuard:
             _give(hooks, owner)
         self._hold_common(common, owner)
         self._bind(git, writable=True)
-        for path in (hooks, config, common, *self._worktree_parts(git, owner)):
+        for path in (hooks, config, common, *self._worktree_configuration(git, owner)):
             self._bind(path)
+        self._worktrees(git)
 
-    def _worktree_parts(self, git: Path, owner: Owner) -> list[Path]:
+    def _worktree_configuration(self, git: Path, owner: Owner) -> list[Path]:
         extra = git / "config.worktree"
         if not _exists(extra) and b"worktreeconfig" in (_content(git / "config") or b"").lower():
             extra.touch(mode=0o644)
             _give(extra, owner)
-        return [path for path in (extra, git / "worktrees") if _exists(path) and not path.is_symlink()]
+        return [extra] if _exists(extra) and not extra.is_symlink() else []
+
+    def _worktrees(self, git: Path) -> None:
+        """The git folders of linked worktrees: writable, but not where they say the repository is."""
+        folder = git / "worktrees"
+        if not folder.is_dir() or folder.is_symlink():
+            return
+        each = sorted(folder.iterdir())
+        if len(each) > _WORKTREES or any(path.is_symlink() or not path.is_dir() for path in each):
+            self._bind(folder)
+            return
+        self._bind(folder, writable=True, may_vanish=True)
+        for path in each:
+            self._bind(path, writable=True, may_vanish=True)
+            for name in ("commondir", "gitdir", "config.worktree"):
+                if _exists(path / name) and not (path / name).is_symlink():
+                    self._bind(path / name, may_vanish=True)
+
+    def _around(self, root: Path, homes: Collection[Path]) -> None:
+        """Guard the repository that `root` is a part of: a folder in it, a linked worktree, a submodule.
+
+        All of it lies outside the workspace and nothing in the workspace can have made it, if it says itself
+        that the workspace belongs to it.
+        """
+        top = _top(root, homes)
+        if top is None:
+            return
+        git = top / ".git"
+        if stat.S_ISREG(os.lstat(git).st_mode):
+            found = _pointed(git)
+            if found is None or root in found.parents or found == root:
+                return
+            if not _claims(found, git) or any(found in (home, *home.parents) for home in homes):
+                self.notices.append(
+                    f"{git} leads to {found}, which does not say that it belongs to this workspace; it is "
+                    "not visible in the sandbox and git does not work there."
+                )
+                return
+            git = found.parent.parent if found.parent.name == "worktrees" else found
+        if os.lstat(git).st_uid != os.lstat(root).st_uid:
+            self.notices.append(f"{git} belongs to another user, so it is not visible in the sandbox.")
+            return
+        if top != root:
+            self.outside.append(top)
+            self.around = top
+            self.notices.append(
+                f"The workspace is a part of the repository {top}: what lies beside it is visible to "
+                "commands, read-only."
+            )
+        if top not in git.parents:
+            self.outside.append(git)
+        self._repository(git, git.parent)
+        for module in _modules(git / "modules"):
+            self._repository(module, git.parent)
 
     def _hold_common(self, path: Path, owner: Owner) -> None:
         """A `commondir` that says "here": git works as without it, and it cannot be made to say "there"."""
@@ -160,9 +222,9 @@ class GitGuard:
         self._made[path] = descriptor
 
 
-def guard(root: Path) -> GitGuard:
-    """Guard every repository found under `root`, to a bounded depth and time. Does file work: run it in
-    a thread.
+def guard(root: Path, homes: Collection[Path] | None = None) -> GitGuard:
+    """Guard every repository found under `root`, to a bounded depth and time, and with `homes` (which stay
+    hidden) the one around it. Does file work: run it in a thread.
 
     Raises:
         OSError: a guard file could not be made (no space, read-only); nothing is guarded then.
@@ -175,8 +237,10 @@ def guard(root: Path) -> GitGuard:
                 found._bind(git)  # the pointer of a submodule or a linked worktree
             else:
                 found._repository(git, root)
-                for module in _modules(git / "modules") if _inside(git, root) else ():
+                for module in _modules(git / "modules") if _beneath(git, root) else ():
                     found._repository(module, root)
+        if homes is not None:
+            found._around(root, homes)
     except BaseException:
         found.release()
         raise
@@ -232,9 +296,55 @@ def _content(path: Path) -> bytes | None:
         return None
 
 
-def _inside(path: Path, root: Path) -> bool:
-    real = Path(os.path.realpath(path))
-    return Path(os.path.realpath(root)) in real.parents
+def _beneath(path: Path, root: Path) -> Path | None:
+    """The path with its links resolved, if that lies below `root`. (`root` may be no path that the system
+    could resolve: it may lead into the mounts of another process.)"""
+    try:
+        with locate(root, str(path)) as place:
+            return root / place.path if place.path != "." and _exists(root / place.path) else None
+    except (ToolError, OSError):
+        return None
+
+
+def _top(root: Path, homes: Collection[Path]) -> Path | None:
+    """The nearest folder from `root` upwards that has a `.git`, short of homes and other file systems."""
+    device = os.lstat(root).st_dev
+    for folder in (root, *root.parents):
+        if folder in homes or any(folder in home.parents for home in homes) or folder == Path(folder.anchor):
+            return None
+        if os.lstat(folder).st_dev != device:
+            return None
+        try:
+            kind = os.lstat(folder / ".git").st_mode
+        except OSError:
+            continue
+        if stat.S_ISDIR(kind):
+            return folder if folder != root else None  # the workspace's own is found below it
+        return folder if stat.S_ISREG(kind) else None
+    return None
+
+
+def _pointed(git: Path) -> Path | None:
+    """Where a `.git` file says the repository is, if that is a plain folder."""
+    text = (_content(git) or b"").strip()
+    if not text.startswith(b"gitdir:") or b"\0" in text:
+        return None
+    found = Path(os.path.normpath(git.parent / os.fsdecode(text.removeprefix(b"gitdir:").strip())))
+    return found if found.is_dir() and os.path.realpath(found) == str(found) else None
+
+
+def _claims(repository: Path, pointer: Path) -> bool:
+    """Whether a git folder says by itself that the worktree with this `.git` file is its own."""
+    if repository.parent.name == "worktrees":
+        back = (_content(repository / "gitdir") or b"").strip()
+        main = repository.parent.parent
+        common = os.fsdecode((_content(repository / "commondir") or b"").strip())
+        place = os.path.normpath(repository / os.fsdecode(back)) if back else ""
+        return place == str(pointer) and os.path.normpath(repository / common) == str(main)
+    for name, value in settings(_content(repository / "config") or b""):
+        if name == "core.worktree":
+            return os.path.normpath(repository / value) == str(pointer.parent)
+    return False
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -44,11 +44,13 @@ Signature = tuple[int, int, int]
 class GitWatch:
     """Watches one workspace. Every method blocks; `begin` once, then `look` after commands.
 
-    `guarded` are paths that commands cannot write: what changes there was changed on the host.
+    `guarded` are paths that commands cannot write: what changes there was changed on the host. With `only`
+    the root is a git folder itself, and nothing is looked for below it but its own parts.
     """
 
-    def __init__(self, root: Path, guarded: Collection[Path] = ()) -> None:
+    def __init__(self, root: Path, guarded: Collection[Path] = (), only: bool = False) -> None:
         self._root = root
+        self._only = only
         self._guarded = frozenset(guarded)
         self._since = time.time_ns() - _CLOCK_NS
         self._lock = threading.Lock()
@@ -59,12 +61,14 @@ class GitWatch:
         self._said_so = False
         self._stopped = False
         self._base = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._inotify = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._inotify = -1 if only else _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def begin(self) -> None:
         """Look through the whole tree once (tens of milliseconds for a few thousand folders)."""
         with self._lock:
-            if self._base >= 0:
+            if self._base >= 0 and self._only:
+                self._note(".")
+            elif self._base >= 0:
                 self._walk(".")
 
     def look(self) -> list[str]:
@@ -101,6 +105,8 @@ class GitWatch:
 
     def _follow(self) -> None:
         """Take in what the kernel reports."""
+        if self._only:
+            return
         if self._inotify < 0:  # no instance was left: look everywhere
             self._walk(".")
             return
@@ -214,10 +220,19 @@ class GitWatch:
                 text = os.fsdecode(data.removeprefix(b"gitdir:").strip())
                 target = text if text.startswith("/") else _joined(os.path.dirname(git) or ".", text)
             with locate(self._root, target) as place:
-                self._note(place.path)
+                if not self._is_part(place.path):
+                    self._note(place.path)
         except (ToolError, OSError):  # it leads out of the workspace, where commands plant nothing
             return []
         return []
+
+    def _is_part(self, path: str) -> bool:
+        """Whether it is looked at already, as a submodule or linked worktree of a repository."""
+        return any(
+            path.startswith(_joined(git, part))
+            for git in self._repositories
+            for part in ("modules/", "worktrees/")
+        )
 
     def _parts(self, git: str) -> Iterator[str]:
         """The git folder itself, and those of submodules and linked worktrees in it."""

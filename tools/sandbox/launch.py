@@ -137,7 +137,9 @@ async def launch(policy: SandboxPolicy, tier: Tier, root: Path) -> Launched:
     group = cgroups.create(policy.memory_mb, policy.pids)
     try:
         if tier == "bubblewrap":
-            held = await asyncio.to_thread(guard, root)
+            # What lies around a fork is somebody else's repository: the base's copy knows nothing of it.
+            homes = toolchains.homes if policy.view is None else None
+            held = await asyncio.to_thread(guard, root, homes)
         launched = await _spawn(policy, tier, root, toolchains, run, held, group, descriptors)
     except BaseException as error:
         descriptors.close()
@@ -171,9 +173,10 @@ async def _spawn(
     if tier == "landlock" and (group is None or "pids" not in group.kinds):
         owner = landlock.user_of(root)
         pids = policy.pids + landlock.tasks_of(owner[0] if owner else os.getuid())
-    _write_scripts(run, inside, (control_theirs, status_theirs, runner_theirs), pids)
+    safe = scripts.trusted(toolchains.path, (root, policy.seen(root, root)))
+    _write_scripts(run, inside, (control_theirs, status_theirs, runner_theirs), pids, safe)
     script = f"{inside}/supervisor.sh"
-    supervisor = ["/usr/bin/env", "bash", "--noprofile", "--norc", script, run.name]
+    supervisor = [*_bash(), "--noprofile", "--norc", script, run.name]
     uid = os.getuid()
     block: int | None = None
     environment: dict[str, str] = {"PATH": "/usr/bin:/bin"}
@@ -183,7 +186,7 @@ async def _spawn(
         else:
             block_theirs = None
         identity = _identity(toolchains)
-        mapping = _Mapping(root, toolchains, run, policy.view) if uid == 0 else None
+        mapping = _Mapping(root, toolchains, run, policy.view, held.outside) if uid == 0 else None
         options = bubblewrap.arguments(
             root=root,
             run=run,
@@ -268,12 +271,20 @@ def _watch() -> None:
     leftovers.watch()
 
 
-def _write_scripts(run: Path, inside: str, theirs: tuple[int, int, int], pids: int | None) -> None:
+def _bash() -> list[str]:
+    """How the first program is started; by its path, since a workspace may lie in front of the PATH."""
+    found = [path for path in ("/usr/bin/bash", "/bin/bash", "/usr/local/bin/bash") if os.path.exists(path)]
+    return found[:1] or ["/usr/bin/env", "bash"]
+
+
+def _write_scripts(
+    run: Path, inside: str, theirs: tuple[int, int, int], pids: int | None, safe: str
+) -> None:
     control, status, runner = theirs
     texts = {
-        "supervisor.sh": scripts.supervisor(inside, control, status, runner, pids),
+        "supervisor.sh": scripts.supervisor(inside, control, status, runner, pids, safe),
         "shell.rc": scripts.SHELL_RC,
-        "runner.sh": scripts.RUNNER_LOOP,
+        "runner.sh": scripts.runner(safe),
     }
     for name, text in texts.items():
         path = run / name
@@ -314,12 +325,14 @@ def _identity(toolchains: Toolchains) -> bubblewrap.Identity:
 class _Mapping:
     """Where `mapped.py` gathers the host's folders for a root server, by index below the stage."""
 
-    def __init__(self, root: Path, toolchains: Toolchains, run: Path, view: View | None) -> None:
+    def __init__(
+        self, root: Path, toolchains: Toolchains, run: Path, view: View | None, outside: Sequence[Path]
+    ) -> None:
         self._program = bubblewrap.find()
         self._root = root
         self._view = view
         self._plain = (*self._program.needs, run)
-        self._paths = list(dict.fromkeys((root, *toolchains.roots, *self._plain)))
+        self._paths = list(dict.fromkeys((root, *outside, *toolchains.roots, *self._plain)))
 
     def source(self, path: Path) -> str:
         """The path under which bubblewrap finds a host path."""

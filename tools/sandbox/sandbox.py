@@ -58,7 +58,12 @@ class Sandbox:
         self.notices = list(launched.guard.notices)
         self.proxy: Proxy | None = None
         guarded = [mount.path for mount in launched.guard.mounts if not mount.writable]
-        self._watch = GitWatch(root, guarded)
+        outside = [
+            mount.path for mount in launched.guard.mounts if mount.writable and root not in mount.path.parents
+        ]
+        self._watches = [GitWatch(root, guarded), *(GitWatch(path, guarded, only=True) for path in outside)]
+        self._late: list[str] = []
+        self._restoring = asyncio.Lock()
         self._looking: asyncio.Task[list[str]] | None = None
         self.on_shell_exit: Callable[[int], None] = lambda code: None
         self._launched = launched
@@ -120,15 +125,20 @@ class Sandbox:
             self.notices.append("The list in sandbox.network holds nothing back here: the network is open.")
 
     def _begin(self) -> list[str]:
-        self._watch.begin()
+        for watch in self._watches:
+            watch.begin()
         return []
+
+    def _look(self) -> list[str]:
+        return [notice for watch in self._watches for notice in watch.look()]
 
     async def news(self) -> list[str]:
         """What to tell with the result of a command: connections that were refused, and what was planted in
         git repositories. A look at those that takes longer is told with the next result."""
-        found = self.proxy.news() if self.proxy is not None else []
+        found, self._late = self._late, []
+        found += self.proxy.news() if self.proxy is not None else []
         if self._looking is None:
-            self._looking = asyncio.ensure_future(asyncio.to_thread(self._watch.look))
+            self._looking = asyncio.ensure_future(asyncio.to_thread(self._look))
         await asyncio.wait((self._looking,), timeout=_LOOK_S)
         if self._looking.done():
             looked, self._looking = self._looking, None
@@ -175,7 +185,8 @@ class Sandbox:
             if descriptor >= 0:
                 os.close(descriptor)
         self.guard.release()
-        await asyncio.to_thread(self._watch.close)
+        for watch in self._watches:
+            await asyncio.to_thread(watch.close)
         if self._looking is not None:
             await asyncio.wait((self._looking,))
         if self.proxy is not None:
@@ -222,8 +233,13 @@ class Sandbox:
         Raises:
             SandboxDied: it could not be done; the sandbox was ended rather than left open.
         """
-        lost = self.guard.lost()
-        if not lost:
+        if not self.guard.lost():
+            return []
+        async with self._restoring:
+            return await self._restore(self.guard.lost())
+
+    async def _restore(self, lost: list[Mount]) -> list[str]:
+        if not lost:  # somebody else did it meanwhile
             return []
         if any(mount.writable or not mount.path.exists() for mount in lost):
             self.kill()
@@ -304,6 +320,7 @@ class Sandbox:
             SandboxDied: the sandbox ended meanwhile.
         """
         async with self._one_offs:
+            self._late += await self.restore_mounts()
             return await self._run(argv, self.seen(cwd or self.root), stdin, limit, timeout_s)
 
     async def _run(

@@ -2,13 +2,14 @@
 
 import errno
 import os
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.tools.sandbox.conftest import Starter
-from tools.sandbox import Sandbox, SandboxDied
+from tools.sandbox import Sandbox, SandboxDied, start
 from tools.sandbox.git_guard import guard
 from tools.sandbox.policy import SandboxPolicy
 from tools.shell import ShellSession
@@ -215,6 +216,228 @@ async def test_a_pointer_that_leads_elsewhere_is_not_followed(
     sandbox = await started()
     assert await fails(sandbox, f"ls {tmp_path}/main")
     assert await fails(sandbox, "echo x > .git")
+
+
+async def told(shell: ShellSession, command: str) -> str:
+    return (await shell.run(command)).text
+
+
+@pytest.mark.case("agent-21")
+async def test_a_linked_worktree_works_and_its_repository_is_held(home: Path, tmp_path: Path) -> None:
+    main = home / "main"
+    git(home, "init", "-q", "-b", "main", "main")
+    git(main, "commit", "-q", "--allow-empty", "-m", "first")
+    root = tmp_path / "linked"
+    git(main, "worktree", "add", "-q", str(root), "-b", "side")
+    for path in (root, main):
+        _same_owner(path, root)
+    workspace = Workspace(root, SandboxPolicy(tier="bubblewrap"))
+    before = (main / ".git" / "config").read_bytes()
+    try:
+        shell = await ShellSession.start(workspace)
+        text = await told(
+            shell,
+            "git status --short --branch; echo x > f; git add f; git commit -qm second; git log --format=%s",
+        )
+        assert text == "## side\nsecond\nfirst\n"
+        for attack in (
+            f"echo x >> {main}/.git/config",
+            f"echo x > {main}/.git/hooks/pre-commit",
+            f"echo /tmp/evil > {main}/.git/worktrees/linked/commondir",
+            f"echo /tmp/evil > {main}/.git/worktrees/linked/gitdir",
+            "echo 'gitdir: /tmp/evil' > .git",
+            "rm .git",
+        ):
+            outcome = await shell.run(attack)
+            assert outcome.exit_code != 0, attack
+        await shell.run(f"echo x > {main}/file")  # beside the git folder there is nothing of the user's
+        assert os.listdir(main) == [".git"]
+    finally:
+        await workspace.close()
+    assert (main / ".git" / "config").read_bytes() == before
+    assert git(root, "log", "--format=%s") == "second\nfirst\n"
+    assert git(main, "status", "--short") == ""
+
+
+@pytest.mark.case("agent-21")
+async def test_a_submodule_as_workspace_works(home: Path, tmp_path: Path) -> None:
+    for name in ("library", "super"):
+        git(home, "init", "-q", name)
+        git(home / name, "commit", "-q", "--allow-empty", "-m", f"first of {name}")
+    allow = ("-c", "protocol.file.allow=always")
+    git(home / "super", *allow, "submodule", "--quiet", "add", str(home / "library"), "module")
+    root = home / "super" / "module"
+    workspace = Workspace(root, SandboxPolicy(tier="bubblewrap"))
+    try:
+        shell = await ShellSession.start(workspace)
+        text = await told(
+            shell, "git log --format=%s; touch f; git add f; git commit -qm second; git status --short"
+        )
+        assert text == "first of library\n"
+        assert (await shell.run(f"echo x >> {home}/super/.git/modules/module/config")).exit_code != 0
+        assert (await shell.run(f"ls {home}/super/.git/HEAD")).exit_code != 0, "no more than it needs"
+    finally:
+        await workspace.close()
+    assert git(root, "log", "--format=%s") == "second\nfirst of library\n"
+
+
+@pytest.mark.case("agent-21")
+async def test_a_folder_of_a_repository_as_workspace_works(repository: Path, home: Path) -> None:
+    part = repository / "packages" / "one"
+    part.mkdir(parents=True)
+    (part / "code").write_text("x\n")
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "second")
+    workspace = Workspace(part, SandboxPolicy(tier="bubblewrap"))
+    try:
+        shell = await ShellSession.start(workspace)
+        outcome = await shell.run(
+            "echo y >> code; git status --short; git commit -qam third; git log --format=%s"
+        )
+        assert outcome.text == " M code\nthird\nsecond\nfirst\n"
+        assert any("a part of the repository" in notice for notice in outcome.notices)
+        assert await told(shell, "cat ../../file") == "one\n"
+        for attack in (
+            "echo x > ../../file",
+            "echo x > ../../.git/hooks/pre-commit",
+            "echo x >> ../../.git/config",
+            "git config core.fsmonitor evil",
+            "mv ../../.git ../../moved",
+            "echo x > ../two",
+        ):
+            assert (await shell.run(attack)).exit_code != 0, attack
+        planted = await shell.run(
+            "cd ../../.git; mkdir -p modules/m; cd modules/m; echo x > HEAD; echo '[core]editor=x' > config"
+        )
+        later = await shell.run("sleep 0.3")
+        assert any("core.editor = x (in modules/m)" in notice for notice in planted.notices + later.notices)
+    finally:
+        await workspace.close()
+    assert git(repository, "status", "--short") == ""
+    assert not (repository / ".git" / "commondir").exists()
+
+
+@pytest.mark.case("agent-24")
+@pytest.mark.parametrize("forged", ["gitdir", "commondir", "nothing"])
+async def test_a_pointer_is_followed_only_if_the_repository_says_so_too(
+    root: Path, home: Path, tmp_path: Path, forged: str
+) -> None:
+    """The workspace's author names a repository of the user's: it must claim the workspace by itself."""
+    git(home, "init", "-q", "private")
+    private = home / "private"
+    git(private, "commit", "-q", "--allow-empty", "-m", "secret")
+    git(private, "worktree", "add", "-q", str(tmp_path / "elsewhere"))
+    target = private / ".git" / "worktrees" / "elsewhere" if forged == "gitdir" else private / ".git"
+    if forged == "commondir":  # a git folder of the author's own that leans on the user's
+        target = root / "made"
+        target.mkdir()
+        (target / "HEAD").write_text("ref: refs/heads/main\n")
+        (target / "commondir").write_text(f"{private}/.git\n")
+        (target / "gitdir").write_text(f"{root}/.git\n")
+    (root / ".git").write_text(f"gitdir: {target}\n")
+    sandbox = await started_at(root)
+    try:
+        assert await fails(sandbox, "git log")
+        assert await fails(sandbox, f"ls {private}")
+    finally:
+        await sandbox.close()
+
+
+async def test_a_home_that_is_a_repository_stays_hidden(root: Path, home: Path) -> None:
+    git(home, "init", "-q")
+    (home / "secret").write_text("x")
+    sandbox = await started_at(root)
+    try:
+        assert await fails(sandbox, f"ls {home}/secret")
+        assert await fails(sandbox, f"ls {home}/.git")
+        assert await fails(sandbox, "git status")
+    finally:
+        await sandbox.close()
+
+
+async def started_at(root: Path) -> Sandbox:
+    return await start(SandboxPolicy(tier="bubblewrap"), root)
+
+
+def _same_owner(path: Path, like: Path) -> None:
+    assert path.stat().st_uid == like.stat().st_uid
+
+
+@pytest.mark.case("agent-24")
+async def test_worktrees_inside_work_and_say_what_they_said(repository: Path) -> None:
+    git(repository, "worktree", "add", "-q", "side")
+    workspace = Workspace(repository, SandboxPolicy(tier="bubblewrap"))
+    try:
+        shell = await ShellSession.start(workspace)
+        text = await told(
+            shell, "cd side && echo x > g && git add g && git commit -qm second && git log --format=%s; cd .."
+        )
+        assert "second\nfirst\n" in text
+        for attack in ("commondir", "gitdir"):
+            assert (await shell.run(f"echo ../evil > .git/worktrees/side/{attack}")).exit_code != 0
+        assert (await shell.run("mv .git/worktrees .git/w")).exit_code != 0
+        git(repository, "worktree", "remove", "--force", "side")  # on the host, meanwhile
+        assert (await shell.run("git status --short")).exit_code == 0
+        assert (await shell.run("git worktree add -q again")).exit_code == 0
+    finally:
+        await workspace.close()
+
+
+@pytest.mark.parametrize(
+    "name", ["config", "commondir", "config.worktree", "modules/m/config", "modules/m/commondir"]
+)
+async def test_every_guarded_file_is_held_again_after_a_rename_on_the_host(
+    repository: Path, name: str
+) -> None:
+    git(repository, "config", "extensions.worktreeConfig", "true")
+    module = repository / ".git" / "modules" / "m"
+    git(repository, "init", "-q", "--bare", str(module))
+    workspace = Workspace(repository, SandboxPolicy(tier="bubblewrap"))
+    path = repository / ".git" / name
+    try:
+        shell = await ShellSession.start(workspace)
+        await shell.run("KEPT=state")
+        fresh = path.with_name("fresh")
+        fresh.write_bytes(path.read_bytes())
+        os.chown(fresh, path.stat().st_uid, path.stat().st_gid)
+        fresh.rename(path)
+        outcome = await shell.run(f"echo evil >> .git/{name}; echo $KEPT")
+        assert "Read-only" in outcome.text
+        assert outcome.text.endswith("state\n")
+    finally:
+        await workspace.close()
+
+
+async def test_hooks_that_are_replaced_on_the_host_are_held_again(repository: Path) -> None:
+    workspace = Workspace(repository, SandboxPolicy(tier="bubblewrap"))
+    try:
+        shell = await ShellSession.start(workspace)
+        hooks = repository / ".git" / "hooks"
+        hooks.rename(repository / "old")
+        hooks.mkdir()
+        os.chown(hooks, repository.stat().st_uid, repository.stat().st_gid)
+        assert "Read-only" in await told(shell, "echo evil > .git/hooks/pre-commit")
+        assert os.listdir(hooks) == []
+    finally:
+        await workspace.close()
+
+
+def test_our_own_git_runs_only_inside_the_sandbox() -> None:
+    """A program of ours named `git` is in one place, which hands it to the sandbox."""
+    project = Path(__file__).parents[3]
+    programs = re.compile(
+        r"""(?:run|Popen|exec|spawn|call|output)\w*\([^)]*["']git["']|GIT = \(""", re.DOTALL
+    )
+    found = {
+        path.relative_to(project).as_posix()
+        for room in ("tools", "agent", "server")
+        for path in (project / room).rglob("*.py")
+        if programs.search(path.read_text())
+    }
+    assert found == {"agent/workspace_facts.py"}
+    facts = (project / "agent" / "workspace_facts.py").read_text()
+    assert "sandbox.run([*GIT" in facts
+    assert "subprocess" not in facts
 
 
 def test_a_large_tree_is_looked_through_in_bounded_time(tmp_path: Path) -> None:
