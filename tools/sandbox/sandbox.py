@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from tools.errors import ToolTimeout
 from tools.sandbox import cgroups, processes, remount, scripts
 from tools.sandbox.channel import OutputFifo, Status, StatusReader
+from tools.sandbox.git_guard import Mount
 from tools.sandbox.git_watch import GitWatch
 from tools.sandbox.launch import START_S, Launched, explain, launch
 from tools.sandbox.policy import SandboxDied, SandboxPolicy, SandboxUnavailable, Tier
