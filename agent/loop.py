@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from agent import prompts
 from agent.calls import close_calls, may_change, run_calls
 from agent.checkpoints import Checkpoints
+from agent.connecting import connect
 from agent.events import EndReason, ErrorData, Event, Generation, Live, Prompt, TurnEnded, TurnStarted, Usage
 from agent.instructions import load
 from agent.log import LogError
 from agent.models.client import ContextOverflow, ModelError
 from agent.session import Session
 from agent.step import generate
+from agent.undo import finish_changes
 from agent.workspace_facts import Facts
 from tools.errors import EnvironmentFault
 
@@ -73,6 +75,8 @@ async def run_turn(session: Session, prompt: Prompt) -> AsyncGenerator[Event | L
 async def recover(session: Session) -> None:
     """Close what a crash left open: calls without results, approvals without answers, the turn itself."""
     state = session.state
+    if session.workspace.snapshots is not None:
+        await finish_changes(session)
     async with session.recovery:
         await close_calls(session, "interrupted", "Interrupted: the server stopped before this call ended.")
         if state.running:
@@ -123,9 +127,7 @@ async def _begin(session: Session, turn: int, limit: int) -> None:
     """Log what the turn starts from; the prompt's prefix is made anew only where it has to be."""
     state, model = session.state, session.model
     prefix = (model.name, state.mode, state.profile)
-    for problem in await session.connect():
-        error = ErrorData(where="tool", error="environment", message=problem)
-        await session.record("error", error, turn=turn, step=0)
+    await connect(session, turn)
     tools = session.schemas()
     fresh = state.system is None or state.prefix != prefix or state.tools != tools
     instructions = await asyncio.to_thread(load, session.workspace) if fresh else None

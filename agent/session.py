@@ -32,9 +32,6 @@ from tools.registry import OUTPUT_LIMITS, Profile, offered, schemas
 from tools.tool import Tool
 from tools.workspace import Workspace
 
-MCP_WAIT_S = 15.0
-"""How long a turn waits for MCP servers that are still starting."""
-
 Listener = Callable[[Event | Live], None]
 """Told of every committed event and every live chunk, in order. Synchronous; must not raise."""
 
@@ -104,13 +101,6 @@ class Session:
     def tools(self) -> Mapping[str, Tool]:
         """What the model may call, by name, in the order it is told."""
         return {**offered(self.state.profile), **self.extra}
-
-    async def connect(self) -> list[str]:
-        """Take the tools of the MCP servers that are there within `MCP_WAIT_S`; what is wrong with others."""
-        if self.mcp is None:
-            return []
-        self.extra, problems = await self.mcp.tools(MCP_WAIT_S)
-        return problems
 
     async def _ask_user(self, question: Question) -> Answer:
         """Log a question and put it to whoever is there."""

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,7 @@ from tools.snapshots import SnapshotStore
 from tools.workspace import Workspace
 
 if TYPE_CHECKING:
-    from server.settings import SandboxSettings, Settings
+    from server.settings import McpSettings, SandboxSettings, Settings
 
 log = logging.getLogger(__name__)
 
@@ -169,8 +169,8 @@ class Opener:
             ask, question = partial(ask_permission, live), partial(ask_user, live)
             model = await self._model_or_reason(_last_model(events))
             steps = settings.agent.max_steps
-            servers = (*_configured(settings), *live.mcp)
-            mcp = McpServers(servers, root)
+            servers = (*_specs(settings, settings.mcp), *live.mcp)
+            mcp = McpServers(servers, root, _specs(settings, settings.proposed))
             redactor = await asyncio.to_thread(self.secrets.redactor, events, servers)
 
             def fold() -> Session:
@@ -276,8 +276,8 @@ def narrowed(settings: "Settings", root: Path) -> "Settings":
         raise WorkspaceRefused(f"{error}. Correct or remove that file") from error
 
 
-def _configured(settings: "Settings") -> list[McpSpec]:
-    return [server.spec(name, settings.environ) for name, server in settings.mcp.items()]
+def _specs(settings: "Settings", servers: Mapping[str, "McpSettings"]) -> list[McpSpec]:
+    return [server.spec(name, settings.environ) for name, server in servers.items()]
 
 
 def _last_model(events: Iterable[Event]) -> str:

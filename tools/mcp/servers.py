@@ -15,10 +15,16 @@ log = logging.getLogger(__name__)
 
 
 class McpServers:
-    """`begin` starts connecting; `tools` waits for a while and gives what is there."""
+    """`begin` starts connecting; `tools` waits for a while and gives what is there.
 
-    def __init__(self, specs: Sequence[McpSpec], root: Path) -> None:
-        self._connections = [McpConnection(spec, root.as_uri()) for spec in _distinct(specs)]
+    `proposed` are servers that start only once it was decided (`undecided`, `decide`).
+    """
+
+    def __init__(self, specs: Sequence[McpSpec], root: Path, proposed: Sequence[McpSpec] = ()) -> None:
+        self._root = root.as_uri()
+        self._connections = [McpConnection(spec, self._root) for spec in _distinct(specs)]
+        taken = {connection.spec.prefix for connection in self._connections}
+        self._proposed = [spec for spec in _distinct(proposed) if spec.prefix not in taken]
         self._tasks: dict[str, asyncio.Task[dict[str, Tool]]] = {}
         self._told: set[str] = set()
 
@@ -28,6 +34,16 @@ class McpServers:
             name = connection.spec.name
             if name not in self._tasks:
                 self._tasks[name] = asyncio.create_task(_connect(connection), name=f"mcp start {name}")
+
+    def undecided(self) -> list[McpSpec]:
+        """Servers that somebody has to decide about before they start."""
+        return list(self._proposed)
+
+    def decide(self, spec: McpSpec, allowed: bool) -> None:
+        """Let a proposed server start, or forget it for this session."""
+        self._proposed.remove(spec)
+        if allowed:
+            self._connections.append(McpConnection(spec, self._root))
 
     async def tools(self, wait_s: float) -> tuple[dict[str, Tool], list[str]]:
         """The tools of every server that is connected by then, in the order the servers were named; and,

@@ -79,3 +79,28 @@ async def test_a_wrong_description_is_refused(serve: Any) -> None:
             )
         capabilities = await client.call("initialize", protocolVersion=1, clientCapabilities={})
         assert capabilities["agentCapabilities"]["mcpCapabilities"] == {"http": True, "sse": False}
+
+
+@pytest.mark.parametrize("option", ["allow_once", "allow_always", "reject_once"])
+async def test_a_server_that_the_workspace_names_starts_only_when_allowed(serve: Any, option: str) -> None:
+    server, model = await serve(["One.", "Two."], mode="full")
+    words = f'command = "{sys.executable}"\nargs = ["{PROGRAM}"]\n'
+    (server.workspace / "etude.toml").write_text(f"[mcp.theirs]\n{words}")
+    async with server.client(permission=allow(option)) as client:
+        for prompt in ("one", "two"):
+            session = await client.new_session(server.workspace)
+            await client.prompt(session, prompt)
+            asked = await events(server, session, "approval.requested")
+            again = prompt == "two" and option == "allow_always"
+            assert len(asked) == (0 if again else 1), "a rule is kept for the workspace"
+            if asked:
+                assert "'theirs' that this workspace's etude.toml names" in asked[0]["title"]
+                assert asked[0]["command"] == f"{sys.executable} {PROGRAM}"
+            names = [tool["function"]["name"] for tool in model.requests[-1]["tools"]]
+            assert ("mcp__theirs__add" in names) == (option != "reject_once")
+        (server.workspace / "etude.toml").write_text(f"[mcp.theirs]\n{words}env = {{ A = '1' }}\n")
+        session = await client.new_session(server.workspace)
+        await client.prompt(session, "three")
+        assert len(await events(server, session, "approval.requested")) == 1, (
+            "a rule covers no other variables"
+        )

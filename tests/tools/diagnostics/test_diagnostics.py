@@ -188,6 +188,19 @@ async def test_cargo(place: Workspace) -> None:
     assert states(await ask(place, ["src/lib.rs"])) == {"cargo check": "clean"}
 
 
+@pytest.mark.skipif(shutil.which("go") is None, reason="go is not installed")
+async def test_go_vet(place: Workspace) -> None:
+    (place.root / "go.mod").write_text("module example.com/a\n\ngo 1.19\n")
+    main = place.root / "main.go"
+    main.write_text('package main\n\nimport "fmt"\n\nfunc main() {\n\tfmt.Printf("%d\\n", "text")\n}\n')
+    result = await ask(place, ["main.go"])
+    assert "main.go:6:2: error fmt.Printf format %d has arg" in result.text
+    main.write_text("package main\n\nfunc main() {\n\tmissing()\n}\n")
+    assert "main.go:4:2: error undeclared name: missing" in (await ask(place, ["main.go"])).text
+    main.write_text("package main\n\nfunc main() {}\n")
+    assert states(await ask(place, ["main.go"])) == {"go vet": "clean"}
+
+
 async def test_what_is_missing_is_said(place: Workspace) -> None:
     (place.root / "a.sh").write_text("echo $x\n")
     (place.root / "b.txt").write_text("text\n")
@@ -208,10 +221,10 @@ Parse = Callable[[str], list[Any]]
     [
         (
             "compiler",
-            "# example.com/a\nvet: ./main.go:6:2: undefined: missing\n"
+            "# example.com/a\nvet: ./main.go:6:2: undeclared name: missing\n"
             "./b.go:3:1: fmt.Printf format %d has arg",
             [
-                "./main.go:6:2: error undefined: missing",
+                "./main.go:6:2: error undeclared name: missing",
                 "./b.go:3:1: error fmt.Printf format %d has arg",
             ],
         ),
