@@ -37,9 +37,9 @@ def one_line(text: bytes, limit: int) -> str:
 
 def doc_inside(body: "Node") -> str:
     """The first line of the string a Python body begins with."""
-    first = body.named_child(0)
+    first = body.named_child(0) if body.named_child_count else None
     if first is not None and first.type == "expression_statement":
-        first = first.named_child(0)
+        first = first.named_child(0) if first.named_child_count else None
     if first is None or first.type != "string":
         return ""
     text = first.text or b""
