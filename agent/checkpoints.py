@@ -18,6 +18,7 @@ from agent.events import BlobRef, Checkpoint, CheckpointReason, Event, Generatio
 from agent.session import Session
 from tools.diff import unified_diff
 from tools.files import MAX_FILE_BYTES
+from tools.history import History
 from tools.snapshots import Change, Entry, Limits, Snapshot, SnapshotError, SnapshotStore
 
 log = logging.getLogger(__name__)
@@ -107,8 +108,13 @@ class Checkpoints:
 
     async def _prompted(self) -> None:
         first, self._first = self._first, None
-        if first is not None:
-            await self._record("prompt", 0, await first, certain=self.certain)
+        if first is None or self.store is None:
+            return
+        found = await first
+        await self._record("prompt", 0, found, certain=self.certain)
+        workspace = self.session.workspace
+        known = isinstance(found, Snapshot)
+        workspace.history = History(self.store, workspace.root, found.tree) if known else None
 
     async def _take(self, limits: Limits) -> Snapshot | SnapshotError:
         assert self.store is not None
