@@ -115,6 +115,8 @@ def _glob(arguments: GlobArguments, workspace: Workspace, stop: threading.Event)
     deadline = time.monotonic() + DEADLINE
     ignores, found = Ignores(workspace.root), _Found()
     walks: dict[tuple[str, bool], list[Pattern]] = {}
+    # A bare name also names the file of that name in the folder itself, ignored or not.
+    alternatives += [Pattern((name,), (name,)) for one in alternatives if (name := one.name) is not None]
     if len(alternatives) > 1:
         found.known = set()
     for one in alternatives:
@@ -130,11 +132,11 @@ def _glob(arguments: GlobArguments, workspace: Workspace, stop: threading.Event)
     if len(walks) > STARTS:
         raise InvalidArguments(f"The pattern names {len(walks)} folders to look in; the most is {STARTS}.")
     for (start, all_files), group in walks.items():
-        _walk(workspace, start, group, all_files, (deadline, stop), found)
+        _walk(workspace, start, group, None if all_files else ignores, (deadline, stop), found)
     hidden = _Found()
     for (start, all_files), group in walks.items():
         if not found.count and not found.stopped and not all_files:
-            _walk(workspace, start, group, True, (deadline, stop), hidden)
+            _walk(workspace, start, group, None, (deadline, stop), hidden)
     return _shown(workspace, found, hidden)
 
 
@@ -159,18 +161,21 @@ def _walk(
     workspace: Workspace,
     start: str,
     group: list[Pattern],
-    all_files: bool,
+    ignores: Ignores | None,
     until: tuple[float, threading.Event],
     found: _Found,
 ) -> None:
-    """Add the files below `start` that match; the patterns are relative to it."""
+    """Add the files below `start` that match; the patterns are relative to it. Without `ignores`, all."""
     if _entry(workspace, start) != "directory":
         return
     walk = Walk()
-    for below in files_below(workspace.root, start, all_files, *until, walk):
+    above = ignores if start != "." else None
+    for below in files_below(workspace.root, start, ignores is None, *until, walk):
         names = below.split("/")
         if any(one.matches(names) for one in group):
-            found.add(_joined(start, below))
+            path = _joined(start, below)
+            if above is None or not above.ignored(path, folder=False):
+                found.add(path)
     found.stopped |= walk.stopped
     found.complaint = found.complaint or walk.complaint
 

@@ -37,6 +37,12 @@ class Pattern:
         """Whether it names a single path."""
         return len(self.base) == len(self.parts)
 
+    @property
+    def name(self) -> str | None:
+        """The name, of a pattern that is only a name and matches in any folder."""
+        last = self.parts[-1]
+        return last if len(self.parts) == 2 and self.parts[0] is None and isinstance(last, str) else None
+
     def matches(self, names: Sequence[str]) -> bool:
         """Whether the names of a path (its parts) fit; only the last `**` is ever tried again."""
         at = index = 0

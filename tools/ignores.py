@@ -1,5 +1,6 @@
 """What git (and ripgrep) would leave out of a workspace, for single paths."""
 
+import re
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -74,7 +75,7 @@ def _spec(lines: list[str]) -> GitIgnoreSpec | None:
         return None
     try:
         return GitIgnoreSpec.from_lines(kept)
-    except ValueError:
+    except (ValueError, re.error):
         # One line that is no pattern must not make the others void.
         return GitIgnoreSpec.from_lines([line for line in kept if _is_pattern(line)])
 
@@ -82,6 +83,6 @@ def _spec(lines: list[str]) -> GitIgnoreSpec | None:
 def _is_pattern(line: str) -> bool:
     try:
         GitIgnoreSpec.from_lines([line])
-    except ValueError:
+    except (ValueError, re.error):
         return False
     return True

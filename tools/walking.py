@@ -54,12 +54,16 @@ def files_below(
 ) -> Iterator[str]:
     """Paths of regular files below `folder` (canonical), relative to it, in no order. Blocks: for a thread.
 
-    With `all_files`, ignored ones too; git's own folder never. Ends at `deadline` (monotonic) or when `stop`
+    With `all_files`, ignored ones too; git's own folder never. Rules of ignore files above `folder` are not
+    applied. Ends at `deadline` (monotonic) or when `stop`
     is set. The names are ripgrep's: look at each one again before it is shown.
     """
     with open_folder(root, folder) as descriptor:
         given = f"{_PROC}/{descriptor}" if os.path.exists(_PROC) else str(root / folder)
         flags = ["--no-ignore"] if all_files else ["--no-require-git"]
+        if folder != ".":
+            # ripgrep takes anchored rules of folders above for rules at any depth: the caller applies those.
+            flags.append("--no-ignore-parent")
         with subprocess.Popen(
             [
                 *(str(binary()), "--no-config", "--files", "--null", "--hidden", "--no-follow"),
