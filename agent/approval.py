@@ -165,4 +165,4 @@ def _about_commands(rules: Iterable[str]) -> list[Rule]:
 def _spoken(rule: str) -> str:
     if rule == EDITS:
         return "all edits"
-    return f"`{rule.removeprefix(PREFIX)}`"
+    return f"`{rule.removeprefix(PREFIX)}`" if rule.startswith(PREFIX) else f"the tool `{rule}`"

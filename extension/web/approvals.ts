@@ -11,6 +11,8 @@ export interface Approval {
   callId: string;
   title: string;
   command: string;
+  /** Why it is asked; empty where nothing needs to be said. */
+  reason: string;
   diffs: FileDiff[];
   options: PermissionOption[];
   /** Where the answer goes; null while the connection is away (the server asks again). */
@@ -30,6 +32,7 @@ export class Approvals {
       callId: text(call["toolCallId"]),
       title: text(call["title"]),
       command: text(dict(call["rawInput"])["command"]),
+      reason: text(markOf(params).reason),
       diffs: list(call["content"]).filter(isDict).filter(({ type }) => type === "diff").map(toDiff),
       options: list(params["options"]).filter(isDict).map(toOption),
       reply: { peer, id },

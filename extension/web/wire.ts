@@ -15,6 +15,7 @@ export interface Mark {
   /** Unicode code points from the start of the message. */
   offset?: number;
   requestId?: string;
+  reason?: string;
   turn?: number;
   step?: number;
 }

@@ -68,9 +68,14 @@ def _params(live: "LiveSession", request: ApprovalRequested) -> dict[str, Any]:
         call["locations"] = [{"path": item["path"]} for item in content]
     if request.command is not None:
         call["rawInput"] = {"command": request.command}
+    mark: dict[str, Any] = {"requestId": request.request_id}
+    if request.reason is not None:
+        mark["reason"] = request.reason
+    if request.parts:
+        mark["parts"] = request.parts
     return {
         "sessionId": live.id,
         "toolCall": call,
         "options": request.options,
-        "_meta": {"etude": {"requestId": request.request_id}},
+        "_meta": {"etude": mark},
     }

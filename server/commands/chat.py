@@ -173,17 +173,20 @@ class _Chat:
 
     def _approve(self, item: Item) -> str | None:
         """Put the question; the id of the chosen option."""
-        call, options = item.params.get("toolCall") or {}, item.params.get("options") or []
+        options = item.params.get("options") or []
         question = ""
         if self.json:
             session_options.emit_item(item)
         else:
-            question = self.screen.question(call)
+            question = self.screen.question(item.params)
         kind = "reject_once"
         if self.can_ask:
             from server.terminal.keys import choose
 
-            chosen = choose(lambda: self.screen.ask(question), lambda: self.conversation.overtaken(item))
+            kinds = {str(option.get("kind")) for option in options}
+            chosen = choose(
+                lambda: self.screen.ask(question), lambda: self.conversation.overtaken(item), kinds
+            )
             if chosen is None:
                 return None
             kind = chosen

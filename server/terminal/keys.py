@@ -5,16 +5,16 @@ import select
 import sys
 import termios
 import tty
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 KEYS = {"y": "allow_once", "a": "allow_always", "n": "reject_once"}
 
 
-def choose(ask: Callable[[], None], interrupted: Callable[[], bool]) -> str | None:
+def choose(ask: Callable[[], None], interrupted: Callable[[], bool], kinds: Collection[str]) -> str | None:
     """Put the question (`ask`) and wait for `y`, `a` or `n`; the kind of option it stands for.
 
-    None when `interrupted` says so. Only where standard input is a terminal. Keys that were typed before
-    the question are not answers to it.
+    Keys of kinds that are not among `kinds` do nothing. None when `interrupted` says so. Only where standard
+    input is a terminal. Keys that were typed before the question are not answers to it.
     """
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
@@ -24,7 +24,7 @@ def choose(ask: Callable[[], None], interrupted: Callable[[], bool]) -> str | No
         while not interrupted():
             if select.select([terminal], [], [], 0.1)[0]:
                 key = os.read(terminal, 1).decode("ascii", "replace").lower()
-                if key in KEYS:
+                if KEYS.get(key) in kinds:
                     return KEYS[key]
                 if not key:
                     return None

@@ -33,11 +33,8 @@ ENDS = {
     "env_error": "the workspace could not be used",
     "interrupted": "interrupted",
 }
-QUESTIONS = {
-    "edit": ("Make this change?", "every edit"),
-    "execute": ("Run this command?", "this very command"),
-}
-"""What is asked about a kind of call, and what *always* would allow."""
+QUESTIONS = {"edit": "Make this change?", "execute": "Run this command?"}
+"""What is asked about a kind of call."""
 
 
 @dataclass(slots=True)
@@ -99,8 +96,9 @@ class Screen:
         self._write(text + "\n")
         self.out.flush()
 
-    def question(self, call: Mapping[str, Any]) -> str:
-        """Show what a permission is asked for; the words that ask, for `ask`."""
+    def question(self, params: Mapping[str, Any]) -> str:
+        """Show what a permission is asked for, and why; the words that ask, for `ask`."""
+        call = params.get("toolCall") or {}
         id = str(call.get("toolCallId"))
         kind, title = str(call.get("kind") or "other"), str(call.get("title") or "a tool call")
         card = self._cards.setdefault(id, _Card(title, kind))
@@ -111,9 +109,13 @@ class Screen:
             for line in command.splitlines():
                 self.line(f"  $ {line}")
         self._diffs(card, call)
-        words, always = QUESTIONS.get(kind, ("Allow this?", "this"))
+        if reason := ((params.get("_meta") or {}).get("etude") or {}).get("reason"):
+            self.line(self.style.dim(f"  {clean(str(reason))}"))
         self._under = card
-        keys = self.style.dim(f"  [y]es  [a]lways {always}  [n]o  ")
+        words = QUESTIONS.get(kind, "Allow this?")
+        names = [str(item.get("name")) for item in params.get("options") or [] if _is_always(item)]
+        always = f"[a]  {one_line(names[0], 100)}  " if names else ""
+        keys = self.style.dim(f"  [y]es  {always}[n]o  ")
         return self.style.yellow("? ") + self.style.bold(words) + keys
 
     def form(self, message: str, options: Sequence[str]) -> str:
@@ -295,3 +297,7 @@ class Screen:
             self.out.write(text)
             self.out.flush()
             self._column = 0 if text.endswith("\n") else self._column + len(text)
+
+
+def _is_always(option: Mapping[str, Any]) -> bool:
+    return option.get("kind") == "allow_always"

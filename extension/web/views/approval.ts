@@ -21,6 +21,7 @@ export class ApprovalView {
     this.element.setAttribute("aria-label", `${question} ${approval.title}`);
     this.element.append(h("p", { class: "approval-question", text: question }));
     if (approval.command !== "") this.element.append(h("pre", { class: "approval-command", text: approval.command }));
+    if (approval.reason !== "") this.element.append(h("p", { class: "approval-reason", text: approval.reason }));
     for (const change of approval.diffs) this.element.append(diffView(change, shorten));
     const row = h("div", { class: "approval-answers" });
     for (const option of approval.options) row.append(this.button(option, answer));

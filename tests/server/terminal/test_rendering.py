@@ -217,18 +217,21 @@ def test_a_question_repeats_nothing_and_says_what_always_means() -> None:
     screen = Screen(out)
     diff = {"type": "diff", "path": "/w/a.py", "oldText": "x\n", "newText": "y\n"}
     screen.show(update("tool_call", toolCallId="c1", title="Edit a.py", kind="edit"))
-    question = screen.question({"toolCallId": "c1", "title": "Edit a.py", "kind": "edit", "content": [diff]})
-    assert question == "? Make this change?  [y]es  [a]lways every edit  [n]o  "
+    call = {"toolCallId": "c1", "title": "Edit a.py", "kind": "edit", "content": [diff]}
+    always = {"optionId": "a", "name": "Always allow all edits", "kind": "allow_always"}
+    question = screen.question({"toolCall": call, "options": [always]})
+    assert question == "? Make this change?  [y]es  [a]  Always allow all edits  [n]o  "
     screen.show(update("tool_call_update", toolCallId="c1", status="in_progress", content=[diff]))
     screen.show(update("tool_call_update", toolCallId="c1", status="completed"))
     screen.show(update("tool_call", toolCallId="c2", title="make test", kind="execute"))
     for command in ("make test", "make test\nmake lint"):
         raw = {"command": command}
-        question = screen.question(
-            {"toolCallId": "c2", "title": "make test", "kind": "execute", "rawInput": raw}
-        )
-        assert question.startswith("? Run this command?")
+        call = {"toolCallId": "c2", "title": "make test", "kind": "execute", "rawInput": raw}
+        why = {"etude": {"reason": "`make` is not known to only read"}}
+        question = screen.question({"toolCall": call, "_meta": why})
+        assert question == "? Run this command?  [y]es  [n]o  "
     assert out.getvalue().splitlines() == [
         *("● Edit a.py", "  /w/a.py  +1 -1", "  @@ -1 +1 @@", "  -x", "  +y", "  ✓ done"),
-        *("● make test", "  $ make test", "  $ make lint"),
+        *("● make test", "  `make` is not known to only read"),
+        *("  $ make test", "  $ make lint", "  `make` is not known to only read"),
     ]
