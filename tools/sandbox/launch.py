@@ -277,9 +277,7 @@ def _bash() -> list[str]:
     return found[:1] or ["/usr/bin/env", "bash"]
 
 
-def _write_scripts(
-    run: Path, inside: str, theirs: tuple[int, int, int], pids: int | None, safe: str
-) -> None:
+def _write_scripts(run: Path, inside: str, theirs: tuple[int, int, int], pids: int | None, safe: str) -> None:
     control, status, runner = theirs
     texts = {
         "supervisor.sh": scripts.supervisor(inside, control, status, runner, pids, safe),
