@@ -93,9 +93,10 @@ def _delete(arguments: DeleteArguments, workspace: Workspace, check: Callable[[]
         check()
         name = temporary_name()
         aside = Place(place.directory, name, place.path)
-        rename_new(place, aside)
+        kept = rename_new(place, aside)
         try:
-            if [_same(one) for one in held(aside, "deleted")] != [_same(one) for one in prepared.entries]:
+            there = [_same(one, kept) for one in held(aside, "deleted")]
+            if there != [_same(one, kept) for one in prepared.entries]:
                 raise Changed(f"{place.path} changed while it was being deleted; it was left. Look again.")
             if prepared.entries[0].kind == modes.S_IFDIR:
                 shutil.rmtree(name, dir_fd=place.directory)
@@ -108,8 +109,9 @@ def _delete(arguments: DeleteArguments, workspace: Workspace, check: Callable[[]
         return prepared
 
 
-def _same(one: Held) -> tuple[str, int, tuple[int, int, int], str | None]:
-    return one.path, one.mode, one.identity, one.target
+def _same(one: Held, kept: bool) -> tuple[object, ...]:
+    """What tells an entry from another; what was made anew has only its content in common."""
+    return one.path, one.mode, one.identity if kept else one.data, one.target
 
 
 def _require_removable(place: Place, prepared: _Prepared) -> None:

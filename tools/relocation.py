@@ -3,6 +3,7 @@
 import ctypes
 import errno
 import os
+import shutil
 import stat as modes
 import sys
 from collections.abc import Iterator
@@ -16,7 +17,8 @@ from tools.contents import content
 from tools.errors import EnvironmentFault, InvalidArguments
 from tools.files import MAX_FILE_BYTES, explained
 from tools.protected import require_unprotected
-from tools.staging import READ
+from tools.rebuilding import can_rebuild, rebuild
+from tools.staging import READ, temporary_name
 from tools.stale import Stale
 from tools.workspace import Workspace, content_hash
 
@@ -69,8 +71,9 @@ def entry_at(root: Path, path: str) -> Iterator[Place]:
         os.close(descriptor)
 
 
-def rename_new(source: Place, target: Place) -> None:
-    """Rename an entry to a name that nobody has: in one step, never over something else.
+def rename_new(source: Place, target: Place) -> bool:
+    """Rename an entry to a name that nobody has: in one step, never over something else. What a forked
+    workspace has of its base cannot be renamed and is made anew instead: then it returns False.
 
     Raises:
         FileExistsError: the name is taken.
@@ -86,8 +89,18 @@ def rename_new(source: Place, target: Place) -> None:
             ctypes.c_uint(_NOREPLACE),
         )
         if done == 0:
-            return
+            return True
         code = ctypes.get_errno()
+        if code == errno.EXDEV and can_rebuild(source, target):
+            beside = Place(target.directory, temporary_name(), target.path)
+            rebuild(source, beside)
+            try:
+                rename_new(beside, target)
+            except BaseException:
+                shutil.rmtree(beside.name, ignore_errors=True, dir_fd=target.directory)
+                raise
+            shutil.rmtree(source.name, dir_fd=source.directory)
+            return False
         if code not in _UNSUPPORTED or _is_below(source, target):
             raise OSError(code, os.strerror(code), target.path)
     # Where the system has no such call there is a moment between looking and renaming.
@@ -95,7 +108,7 @@ def rename_new(source: Place, target: Place) -> None:
         os.stat(target.name, dir_fd=target.directory, follow_symlinks=False)
     except FileNotFoundError:
         os.rename(source.name, target.name, src_dir_fd=source.directory, dst_dir_fd=target.directory)
-        return
+        return True
     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target.path)
 
 

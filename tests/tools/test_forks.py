@@ -16,11 +16,13 @@ from pathlib import Path
 
 import pytest
 
+from tools.delete import Delete
 from tools.edit import Edit
 from tools.errors import EnvironmentFault, ToolError
 from tools.fork_changes import against_tree
 from tools.forks import Base, Change, Fork, sweep
 from tools.grep import Grep
+from tools.move import Move
 from tools.read import Read
 from tools.sandbox import SandboxPolicy, processes
 from tools.shell import Shell
@@ -413,3 +415,24 @@ async def test_a_source_that_cannot_be_read_leaves_nothing(tmp_path: Path) -> No
     with pytest.raises(EnvironmentFault, match="could not be forked"):
         await Base.copy(tmp_path / "missing", tmp_path / "forks")
     assert os.listdir(tmp_path / "forks") == []
+
+
+async def test_folders_of_the_base_are_moved_and_deleted_by_tools(base: Base, source: Path) -> None:
+    fork = await base.fork()
+    workspace = fork.workspace(POLICY)
+    await call(Move(), workspace, source="package", target="renamed/inner")
+    assert (fork.root / "renamed/inner/deep/b.py").read_text() == "needle = True\n"
+    assert (fork.root / "renamed/inner/a.py").stat().st_mode == (source / "package/a.py").stat().st_mode
+    await call(Delete(), workspace, path="renamed/inner/deep/")
+    await call(Delete(), workspace, path="empty/")
+    assert "[exit 0" in await call(Shell(), workspace, command="test ! -e package && ls renamed/inner/a.py")
+    assert {(change.path, change.kind) for change in await fork.changes()} == {
+        ("empty", "deleted"),
+        ("package", "deleted"),
+        ("renamed", "added"),
+        ("renamed/inner", "added"),
+        ("renamed/inner/a.py", "added"),
+    }
+    other = await base.fork()
+    await call(Delete(), other.workspace(POLICY), path="package/")
+    assert sorted(path.name for path in other.root.iterdir()) == ["empty", "file", "link", "script"]
