@@ -1,5 +1,6 @@
 """Taking back what the agent changed, as a person asked, while every later change stays."""
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,7 +9,9 @@ from agent.checkpoints import checkpoint, theirs
 from agent.events import Event, Restored, printable
 from agent.session import Session
 from tools.errors import InvalidArguments
-from tools.snapshots import Change, Entry, SnapshotStore, UndoPlan, file_sides
+from tools.snapshots import Change, Entry, SnapshotError, SnapshotStore, UndoPlan, file_sides
+
+log = logging.getLogger(__name__)
 
 CONFLICTS = 50
 """Conflicts that one record names."""
@@ -16,12 +19,13 @@ CONFLICTS = 50
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is to be taken back: a turn, or one `edit` event; of it perhaps one path, or one hunk."""
+    """What is to be taken back: a turn, or one `edit` event; of it perhaps one path, or one hunk: its id (see
+    `tools.merge`), or its number from 1."""
 
     turn: int | None = None
     seq: int | None = None
     path: str | None = None
-    hunk: str | None = None
+    hunk: str | int | None = None
 
     @classmethod
     def of(cls, named: Mapping[str, Any]) -> "Target | None":
@@ -30,7 +34,7 @@ class Target:
         path, hunk = named.get("path"), named.get("hunk")
         if not (type(turn) is int or type(seq) is int) or (hunk is not None and type(seq) is not int):
             return None
-        if not all(one is None or isinstance(one, str) for one in (path, hunk)):
+        if not (path is None or isinstance(path, str)) or not (hunk is None or type(hunk) in (str, int)):
             return None
         return cls(turn if type(turn) is int else None, seq if type(seq) is int else None, path, hunk)
 
@@ -77,7 +81,11 @@ async def take_back(
     if store is None:
         raise InvalidArguments("This session keeps no snapshots, so nothing can be taken back.")
     changes = await agent_changes(store, events, target)
-    only = None if target.hunk is None else {changes[0].path: [target.hunk]}
+    only = None
+    if target.hunk is not None:
+        known = [hunk.id for hunk in await store.hunks(changes[0])]
+        number = target.hunk if isinstance(target.hunk, int) else 0
+        only = {changes[0].path: [known[number - 1] if 0 < number <= len(known) else str(target.hunk)]}
     try:
         plan = await store.undo(root, changes, only)
     except KeyError as error:
@@ -104,6 +112,29 @@ async def take_back(
     event = await session.record("restored", record)
     await session.record("checkpoint", checkpoint(now, "restore"))
     return TakenBack(plan, event)
+
+
+async def finish_changes(session: Session) -> None:
+    """Finish what a crash broke off while files of this workspace were being brought back."""
+    store, root = session.workspace.snapshots, session.workspace.root
+    if store is None:
+        return
+    try:
+        for what, done in await store.finish(root):
+            now = await store.take(root)
+            await store.hold(session.id, [now.tree])
+            record = Restored(
+                what="undo" if "undo" in what else "restore",
+                target={"finished": True},
+                before=session.state.tree or now.tree,
+                tree=now.tree,
+                changed=[_text(path) for path in done.changed],
+                kept=[{"path": _text(path), "why": why} for path, why in done.kept],
+            )
+            await session.record("restored", record)
+            await session.record("checkpoint", checkpoint(now, "restore"))
+    except SnapshotError as error:
+        log.error("what was broken off in %s could not be finished: %s", root, error)
 
 
 async def agent_changes(store: SnapshotStore, events: Sequence[Event], target: Target) -> list[Change]:

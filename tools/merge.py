@@ -236,9 +236,9 @@ def _groups(old: list[str], my: list[str], their: list[str]) -> Iterator[_Group]
         base = old[start:end]
         my_lines = _side(old, my, my_part, start, end)
         their_lines = _side(old, their, their_part, start, end)
-        if not their_part or my_lines == their_lines:
+        if not their_part or _within(their_lines, my_lines):
             decided = my_lines
-        elif not my_part:
+        elif not my_part or _within(my_lines, their_lines):
             decided = their_lines
         else:
             decided = None
@@ -246,6 +246,13 @@ def _groups(old: list[str], my: list[str], their: list[str]) -> Iterator[_Group]
         mine += len(my_lines)
         at = end
     yield _Group(mine + 1, (), (), (), old[at:])
+
+
+def _within(lines: list[str], more: list[str]) -> bool:
+    """Whether one side has all that the other made of these lines, perhaps with lines before or behind."""
+    if len(lines) == len(more) or not lines:
+        return lines == more
+    return more[: len(lines)] == lines or more[-len(lines) :] == lines
 
 
 def _cluster(ours: list[_Range], theirs: list[_Range]) -> tuple[int, list[_Range], list[_Range]]:

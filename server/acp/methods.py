@@ -9,6 +9,7 @@ from ulid import ULID
 from agent import events
 from agent.log import LogError
 from agent.models.client import ModelError
+from agent.undo import Target
 from server.acp import params as p
 from server.acp.connection import (
     INTERNAL_ERROR,
@@ -22,6 +23,7 @@ from server.acp.connection import (
 )
 from server.acp.editor import editor_context
 from server.acp.options import MODE_IDS, config_options, mode_state
+from server.acp.undo import taken_back
 from server.hub import Hub
 from server.live import LiveSession, SessionFailed
 from server.opener import WorkspaceRefused
@@ -241,8 +243,11 @@ class Agent:
             target=params.target, kind=params.kind, comment=params.comment, user_id=connection.user_id
         )
         with _clear_errors(params.session_id):
-            event = await (await live.open()).record("feedback", record)
-        return {"seq": event.seq}
+            session = await live.open()
+            target = Target.of(params.target) if params.kind in ("reject", "undo") else None
+            if target is None:
+                return {"seq": (await session.record("feedback", record)).seq}
+            return await taken_back(live, session, target, record, preview=params.preview)
 
     async def _configure(self, connection: Connection, session_id: str, **changes: Any) -> LiveSession:
         live = await self._find(connection, session_id)

@@ -126,3 +126,5 @@ class Feedback(OfSession):
     target: dict[str, Any]
     kind: Literal["accept", "reject", "undo", "thumbs_up", "thumbs_down", "comment"]
     comment: Annotated[str, Field(max_length=20_000)] | None = None
+    preview: bool = False
+    """Of a `reject` or `undo`: only say what it would change."""

@@ -192,6 +192,8 @@ async def test_one_hunk_and_one_file_go_back(root: Path, script: Any) -> None:
         first, second = hunks(text.encode(), (root / "a.py").read_bytes())
         await take_back(session, events, Target(seq=edit.seq, hunk=second.id))
         assert (root / "a.py").read_text() == text.replace("line 1\n", "LINE 1\n")
+        await take_back(session, events, Target(seq=edit.seq, hunk=1))
+        assert (root / "a.py").read_text() == text
         await take_back(session, events, Target(turn=1, path="a.py"))
         assert (root / "a.py").read_text() == text and (root / "b.py").read_text() == "three = 2\n"
         for target in (Target(seq=edit.seq, hunk="nothing"), Target(seq=1), Target(turn=9)):

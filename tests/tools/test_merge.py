@@ -48,6 +48,12 @@ def test_two_insertions_at_one_place_conflict_unless_they_are_equal() -> None:
     assert merge(b"a\nb\n", b"a\nx\nb\n", b"a\nx\nb\n").data == b"a\nx\nb\n"
 
 
+def test_a_change_that_is_there_already_with_more_beside_it_is_no_conflict() -> None:
+    assert merge(b"a\nb\n", b"a\nB\nnew\n", b"a\nB\n").data == b"a\nB\nnew\n"
+    assert merge(b"a\nb\n", b"a\nB\n", b"a\nnew\nB\n").data == b"a\nnew\nB\n"
+    assert merge(b"a\nb\n", b"a\n", b"a\nB\n").conflicts
+
+
 def test_line_ends_are_kept_and_a_whole_conversion_is_no_conflict() -> None:
     base, theirs = b"a\r\nb\r\nc\r\n", b"A\r\nb\r\nc\r\n"
     assert merge(base, b"a\r\nb\r\nC\r\n", theirs).data == b"A\r\nb\r\nC\r\n"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+from tools.merge import Hunk
 from tools.snapshots import manifest, references, undoing
 from tools.snapshots.applying import Applied, Step
 from tools.snapshots.changes import Change, Changes, compare, difference
@@ -109,6 +110,10 @@ class SnapshotStore:
             lambda: undoing.plan(self.objects, root, undoing.between(self.objects, before, after, only))
         )
 
+    async def hunks(self, change: Change) -> tuple[Hunk, ...]:
+        """The changed ranges of a change of a text file. Raises `UnknownSnapshot`."""
+        return await self._run(lambda: undoing.hunks_of(self.objects, change))
+
     async def apply(self, root: Path, plan: UndoPlan) -> Restored:
         """Carry out a plan. A path that changed since it was planned is left alone.
 
@@ -117,9 +122,10 @@ class SnapshotStore:
         """
         return await self._run(self._apply, root, plan)
 
-    async def finish(self, root: Path) -> list[Applied]:
-        """Finish restores and undos that a crash broke off. Call it before a workspace is used."""
-        return await self._run(lambda: [done for _, done in finish(self.objects, root)])
+    async def finish(self, root: Path) -> list[tuple[dict[str, Any], Applied]]:
+        """Finish restores and undos that a crash broke off: what each was (`{"restore": tree}` or
+        `{"undo": tree}`) and what was done. Call it before a workspace is used."""
+        return await self._run(lambda: list(finish(self.objects, root)))
 
     # ---- who needs what
 

@@ -1,13 +1,13 @@
 """Taking back what was changed while what came later stays: planned first, carried out when asked for."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from tools.diff import unified_diff
 from tools.files import MAX_FILE_BYTES
-from tools.merge import Conflict, hunks, reverse
+from tools.merge import Conflict, Hunk, hunks, reverse
 from tools.snapshots.applying import Step
 from tools.snapshots.beneath import Beneath
 from tools.snapshots.changes import Change, difference
@@ -226,8 +226,8 @@ def file_sides(
     return Change(path, entry(before), entry(after))
 
 
-def hunk_ids(objects: Objects, change: Change) -> dict[str, Any]:
-    """The hunks of a change of a text file by their ids."""
-    sides: Iterable[Entry | None] = (change.before, change.after)
+def hunks_of(objects: Objects, change: Change) -> tuple[Hunk, ...]:
+    """The hunks of a change of a text file."""
+    sides = (change.before, change.after)
     before, after = (None if side is None else objects.read(side.name) for side in sides)
-    return {hunk.id: hunk for hunk in hunks(before, after)}
+    return hunks(before, after)

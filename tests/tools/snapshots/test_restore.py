@@ -272,7 +272,7 @@ async def test_a_crash_amid_an_undo_is_made_good(
     assert ran.returncode == -signal.SIGKILL
     (root / "user").write_text("after the crash")
     finished = await SnapshotStore(store.folder).finish(root)
-    assert len(finished) == 1 and not finished[0].kept
+    assert len(finished) == 1 and not finished[0][1].kept
     (root / "user").unlink()
     assert tree_of(root) == then
     assert await store.finish(root) == []
