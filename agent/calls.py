@@ -186,7 +186,8 @@ async def _execute(here: Step, prepared: Prepared) -> ToolResult:
     assert tool is not None
     output = Stream(session, "tool.output", prepared.call.id, here.turn, here.step, limit=LIVE_OUTPUT)
     try:
-        return await tool.run(prepared.arguments, session.workspace, output.push)
+        result = await tool.run(prepared.arguments, session.workspace, output.push)
+        return await with_syntax(result, session.workspace)
     except ToolError as error:
         return failed(error)
     except Exception as error:  # noqa: BLE001 - a defect of a tool must not end the session

@@ -29,6 +29,7 @@ from tools.protected import require_unprotected
 from tools.refusals import REDACTION_MARKER
 from tools.result import FileChange, Proposal, ToolResult
 from tools.stale import Stale, stale
+from tools.symbol_edit import by_symbol
 from tools.tool import Arguments, Progress, Tool
 from tools.workspace import Workspace, content_hash
 
@@ -54,11 +55,13 @@ class Replacement(BaseModel):
 
     old: str = Field(
         description="Text to replace, exactly as in the file, once in it; without read's line numbers. "
-        "Empty: make a new file."
+        "Empty: make a new file or, with an anchor, replace the definition it names."
     )
     new: str = Field(description="Text to put there, complete and verbatim.")
     anchor: str | None = Field(
-        None, description="A line of the file, such as a function's head: `old` is looked for in its block."
+        None,
+        description="A line of the file, such as a function's head: `old` is looked for in its block. With an "
+        "empty `old`: the definition to replace whole, such as Class.method.",
     )
 
 
@@ -107,12 +110,14 @@ class Edit(Tool):
     Arguments = EditArguments
 
     async def propose(self, arguments: EditArguments, workspace: Workspace) -> Proposal:
+        arguments = await _written_out(arguments, workspace)
         prepared = await asyncio.to_thread(_prepare, arguments, workspace)
         verb = "Create" if prepared.content is None else "Edit"
         line = min(hunk.line for hunk in prepared.applied.hunks)
         return Proposal(f"{verb} {prepared.path}", (prepared.path,), line, (prepared.change,))
 
     async def run(self, arguments: EditArguments, workspace: Workspace, progress: Progress) -> ToolResult:
+        arguments = await _written_out(arguments, workspace)
         prepared = await asyncio.to_thread(_prepare, arguments, workspace)
         change = prepared.change
         if prepared.content is not None and prepared.content.unsaved:
@@ -126,6 +131,12 @@ class Edit(Tool):
         seen = content_hash(prepared.applied.data)
         workspace.seen[prepared.path] = seen
         return _result(prepared, change, seen)
+
+
+async def _written_out(arguments: EditArguments, workspace: Workspace) -> EditArguments:
+    """The arguments with definitions that are named, not quoted, as text."""
+    edits = await by_symbol(arguments.edits, arguments.path, workspace)
+    return arguments.model_copy(update={"edits": edits})
 
 
 def _prepare(arguments: EditArguments, workspace: Workspace) -> _Prepared:
