@@ -170,6 +170,14 @@ def test_unknown_placeholders_are_refused_and_literal_ones_kept() -> None:
     assert kept == "see [secret:x:00000000]"
 
 
+def test_a_placeholder_is_never_taken_for_a_value() -> None:
+    redactor = fresh()
+    clean = redactor.redact(f"{ALL[0].text}\npassword: [secret:github-token:2b53323c]\n")
+    redactor.learn(clean)
+    redactor.redact_value({"secret": clean, "token": "[secret:github-token:2b53323c]"})
+    assert not redactor.holds(clean)
+
+
 def test_what_the_model_made_up_is_no_secret_elsewhere() -> None:
     redactor = fresh()
     redactor.own('{"new": "password = \\"Fixture9!Pw7\\""}')

@@ -6,7 +6,16 @@ import re
 from typing import Final
 
 from tools.redaction.spans import Span
-from tools.redaction.values import classes, distinctive, entropy, is_secret, looks_random, stands_in
+from tools.redaction.values import (
+    LONGEST,
+    MARK,
+    classes,
+    distinctive,
+    entropy,
+    is_secret,
+    looks_random,
+    stands_in,
+)
 
 _NAME: Final = (
     rb"(?i:passw(?:or)?d|passphrase|passwort|pwd|secret|token|api[_.-]?key|credentials?|authorization|cookie|"
@@ -44,6 +53,8 @@ _NOT_SECRET: Final = re.compile(
 
 def assigned(data: bytes, at: int, sep: int, end: int) -> list[Span]:
     """The secret that a name ending before `sep` is given, if it is one. `at` is where the name was met."""
+    if data.startswith(MARK, at - 1):
+        return []
     line = data.rfind(b"\n", max(0, at - 400), at) + 1 or max(0, at - 400)
     head = _NAME_CHARACTERS.search(data, line, at)
     begin = head.start() if head else at
@@ -98,6 +109,7 @@ def kind_of(name: bytes) -> str:
 
 def value_at(data: bytes, at: int, end: int, name: bytes = b"") -> tuple[int, int, bool]:
     """Where a value lies that begins at or behind `at`: in quotes, escaped quotes, or bare. On one line."""
+    end = min(end, at + LONGEST + 128)
     line_end = data.find(b"\n", at, end)
     end = end if line_end < 0 else line_end
     if name.endswith(b":") and (annotated := _ANNOTATED.match(data, at, end)):

@@ -10,7 +10,7 @@ from urllib.parse import quote, quote_plus
 from tools.redaction.engine import compiled
 from tools.redaction.spans import Span
 
-LIMIT: Final = 2000
+LIMIT: Final = 500
 """Values that are kept; whoever has more secrets keeps the first ones."""
 _HEAD: Final = 4
 _LONGEST: Final = 8192

@@ -1,5 +1,6 @@
 """What one session must not show: finds secrets in its texts, names them, and puts them back."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -184,6 +185,9 @@ class Redactor:
                     Span(one.start + start, one.end + start, one.kind, one.rank, one.known) for one in spans
                 ]
             )
+        if found and MARK in data:
+            kept = [match.span() for match in PATTERN_BYTES.finditer(data)]
+            found = [one for one in found if not _touches(kept, one.start, one.end)]
         return found, block
 
     def _learn(self, data: bytes, spans: Iterable[Span]) -> list[Span]:
@@ -205,11 +209,17 @@ class Redactor:
         at = 0
         for span in merged(spans):
             start, end = _characters(data, span.start, span.end)
-            if any(low < end and start < high for low, high in kept) or start < at:
+            if start < at or _touches(kept, start, end):
                 continue
             parts += (data[at:start], self._placeholders.of(data[start:end], span.kind))
             at = end
         return b"".join((*parts, data[at:])) if parts else data
+
+
+def _touches(places: list[tuple[int, int]], start: int, end: int) -> bool:
+    """Whether any of the places, which are in order and apart, shares a byte with this one."""
+    after = bisect_left(places, end, key=lambda place: place[0])
+    return after > 0 and places[after - 1][1] > start
 
 
 def _characters(data: bytes, start: int, end: int) -> tuple[int, int]:

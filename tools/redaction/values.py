@@ -8,6 +8,9 @@ from typing import Final
 MARK: Final = b"[secret:"
 """How a placeholder begins."""
 
+LONGEST: Final = 1024
+"""Bytes of the longest value that its name alone makes a secret."""
+
 _STAND_IN: Final = re.compile(
     rb"^\$|\$[{(]|(?-i:\$[A-Z_]{3,})|%\(|%[sd]$|\{\{|^<.*>$|\*{3,}|\.{3,}|x{4,}|X{4,}|"
     rb"(?:^|[-_ .])(?:example|sample|dummy|fake|changeme|change[-_]?(?:me|this|it)|placeholder|"
@@ -45,9 +48,7 @@ def stands_in(value: bytes) -> bool:
 
 def looks_random(value: bytes) -> bool:
     """Whether some part of a value was drawn rather than named: letters and digits in short runs."""
-    if len(value) < 8 or entropy(value) < 2.7:
-        return False
-    return any(_drawn(part) for part in _PART.findall(value))
+    return len(value) >= 8 and any(map(_drawn, _PART.findall(value))) and entropy(value) >= 2.7
 
 
 def _drawn(part: bytes) -> bool:
@@ -77,7 +78,7 @@ def is_secret(value: bytes, *, numeric: bool = False, plain: bool = False) -> bo
     `plain`: it is written as configuration (`NAME=value` at the start of a line), where nothing but a value
     can stand, so that weaker ones count too. `numeric`: a number may be one (a password, not a token count).
     """
-    if len(value) < 6 or len(value) > 8192 or stands_in(value) or _PATH.match(value):
+    if len(value) < 6 or len(value) > LONGEST or stands_in(value) or _PATH.match(value):
         return False
     if _NUMBER.match(value):
         return numeric and plain and value.isdigit()
