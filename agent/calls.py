@@ -16,6 +16,7 @@ from agent.session import Session
 from agent.streaming import Stream
 from tools.errors import InvalidArguments, ToolError
 from tools.result import ToolResult
+from tools.syntax import with_syntax
 from tools.text import visible
 
 log = logging.getLogger(__name__)
