@@ -60,7 +60,10 @@ class GitWatch:
         self._too_many = False
         self._said_so = False
         self._stopped = False
-        self._base = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._base = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:  # gone meanwhile: whatever is done there next says so
+            self._base = -1
         self._inotify = -1 if only else _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def begin(self) -> None:

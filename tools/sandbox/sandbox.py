@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from tools.errors import ToolTimeout
 from tools.sandbox import cgroups, processes, remount, scripts
 from tools.sandbox.channel import OutputFifo, Status, StatusReader
-from tools.sandbox.git_guard import Mount
+from tools.sandbox.git_guard import GitGuard, Mount
 from tools.sandbox.git_watch import GitWatch
 from tools.sandbox.launch import START_S, Launched, explain, launch
 from tools.sandbox.policy import SandboxDied, SandboxPolicy, SandboxUnavailable, Tier
@@ -58,11 +58,8 @@ class Sandbox:
         self.guard = launched.guard
         self.notices = list(launched.guard.notices)
         self.proxy: Proxy | None = None
-        guarded = [mount.path for mount in launched.guard.mounts if not mount.writable]
-        outside = [
-            mount.path for mount in launched.guard.mounts if mount.writable and root not in mount.path.parents
-        ]
-        self._watches = [GitWatch(root, guarded), *(GitWatch(path, guarded, only=True) for path in outside)]
+        # A fork is thrown away: nobody's git or editor comes to it.
+        self._watches = _watches(launched.guard, root) if policy.view is None else []
         self._late: list[str] = []
         self._restoring = asyncio.Lock()
         self._looking: asyncio.Task[list[str]] | None = None
@@ -138,15 +135,20 @@ class Sandbox:
         git repositories. A look at those that takes longer is told with the next result."""
         found, self._late = self._late, []
         found += self.proxy.news() if self.proxy is not None else []
+        if not self._watches:
+            return self._told(found)
         if self._looking is None:
             self._looking = asyncio.ensure_future(asyncio.to_thread(self._look))
         await asyncio.wait((self._looking,), timeout=_LOOK_S)
         if self._looking.done():
             looked, self._looking = self._looking, None
             found += looked.result()
-        for notice in found:
+        return self._told(found)
+
+    def _told(self, notices: list[str]) -> list[str]:
+        for notice in notices:
             log.warning("%s: %s", self.root, notice)
-        return found
+        return notices
 
     # -- life ------------------------------------------------------------------------------------------
 
@@ -382,3 +384,10 @@ class Sandbox:
         for pid in processes.children(runner):
             if processes.inner_pid(pid) == inner:
                 processes.send((*processes.descendants(pid), pid), signal.SIGKILL)
+
+
+def _watches(guard: GitGuard, root: Path) -> list[GitWatch]:
+    """One over the workspace, and one over each git folder outside of it that commands may write."""
+    guarded = [mount.path for mount in guard.mounts if not mount.writable]
+    outside = [mount.path for mount in guard.mounts if mount.writable and root not in mount.path.parents]
+    return [GitWatch(root, guarded), *(GitWatch(path, guarded, only=True) for path in outside)]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tests.tools.sandbox.conftest import Starter
 from tools.errors import EnvironmentFault
-from tools.sandbox import Sandbox, SandboxPolicy, start, upstream
+from tools.sandbox import Sandbox, SandboxPolicy, SandboxUnavailable, start, upstream
 from tools.sandbox.network import AllowList, Rule, public
 from tools.sandbox.proxy import CONNECTIONS
 from tools.shell_session import ShellSession
@@ -552,3 +552,16 @@ async def test_closing_the_sandbox_closes_its_way_out(
         await asyncio.wait_for(left.wait(), 5)
         with pytest.raises(Exception, match="sandbox"):
             await asking
+
+
+@pytest.mark.parametrize(
+    ("tier", "says"), [("landlock", "cannot be reached in this tier"), ("none", "holds nothing back")]
+)
+async def test_a_tier_that_cannot_hold_a_list_says_so(started: Starter, tier: str, says: str) -> None:
+    try:
+        sandbox = await started(tier=tier, network=("pypi.org",))
+    except SandboxUnavailable as error:
+        pytest.skip(error.message)
+    assert any(says in notice for notice in sandbox.notices), sandbox.notices
+    if tier == "landlock":
+        assert (await run(sandbox, "echo > /dev/tcp/127.0.0.1/14747"))[0] != 0
