@@ -13,6 +13,7 @@ from tools.echo import echo
 from tools.errors import EnvironmentFault, ToolError
 from tools.files import Changed, NotFound, stat
 from tools.finishing import finished
+from tools.notebook import through_cells
 from tools.patch import BadPatch, Section, parse
 from tools.patch.fitting import fitted
 from tools.protected import require_unprotected
@@ -151,8 +152,9 @@ def _one(path: str, group: list[Section], workspace: Workspace) -> _Planned:
         if chunks and fitted(current.data, chunks, unseen).data:
             raise EditError("The diff deletes the file but does not have all of its lines. Read it again.")
         return _Planned(current.path, current.path, current, None)
-    applied = fitted(current.data, chunks, unseen) if chunks else None
-    after = current.data if applied is None else applied.data
+    applied, after = None, current.data
+    if chunks:
+        applied, after = through_cells(current.path, current.data, lambda data: fitted(data, chunks, unseen))
     mode = None if first.mode is None else _executable(current.mode or 0o644, bool(first.mode & 0o111))
     target = current.path
     if first.target is not None:

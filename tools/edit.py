@@ -25,6 +25,7 @@ from tools.echo import echo
 from tools.errors import EnvironmentFault, ToolError
 from tools.files import Changed, NotFound, create, replace
 from tools.finishing import finished
+from tools.notebook import through_cells
 from tools.protected import require_unprotected
 from tools.refusals import REDACTION_MARKER
 from tools.result import FileChange, Proposal, ToolResult
@@ -88,12 +89,13 @@ class _Prepared:
     content: Content | None
     path: str
     applied: Applied
+    data: bytes
 
     @property
     def change(self) -> FileChange:
         if self.content is None:
-            return FileChange(self.path, None, self.applied.data)
-        return FileChange(self.path, self.content.data, self.applied.data, self.content.mode)
+            return FileChange(self.path, None, self.data)
+        return FileChange(self.path, self.content.data, self.data, self.content.mode)
 
 
 class Edit(Tool):
@@ -122,13 +124,11 @@ class Edit(Tool):
         change = prepared.change
         if prepared.content is not None and prepared.content.unsaved:
             assert workspace.write_through is not None
-            await workspace.write_through(
-                prepared.path, prepared.applied.data.decode("utf-8", "surrogatepass")
-            )
+            await workspace.write_through(prepared.path, prepared.data.decode("utf-8", "surrogatepass"))
         else:
             mode = await finished(lambda check: _write(workspace, prepared, check))
             change = FileChange(change.path, change.before, change.after, mode)
-        seen = content_hash(prepared.applied.data)
+        seen = content_hash(prepared.data)
         workspace.seen[prepared.path] = seen
         return _result(prepared, change, seen)
 
@@ -148,7 +148,8 @@ def _prepare(arguments: EditArguments, workspace: Workspace) -> _Prepared:
         if len(hunks) == 1 and not hunks[0].old:
             path = canonical(workspace, arguments.path)
             require_unprotected(path)
-            return _Prepared(None, path, apply_edits(b"", hunks))
+            applied = apply_edits(b"", hunks)
+            return _Prepared(None, path, applied, applied.data)
         if any(not hunk.old for hunk in hunks):
             raise EditError(
                 "A new file takes one edit: an empty `old` and the whole content in `new`."
@@ -165,14 +166,16 @@ def _prepare(arguments: EditArguments, workspace: Workspace) -> _Prepared:
         workspace.seen[current.path] = now
         raise stale(current, hunks, now)
     try:
-        applied = apply_edits(current.data, hunks, only_exact=seen is None)
+        applied, data = through_cells(
+            current.path, current.data, lambda data: apply_edits(data, hunks, only_exact=seen is None)
+        )
     except ToolError as error:
         raise type(error)(f"{current.path}: {error.message}", **error.data) from error
-    return _Prepared(current, current.path, applied)
+    return _Prepared(current, current.path, applied, data)
 
 
 def _write(workspace: Workspace, prepared: _Prepared, check: Callable[[], None]) -> int:
-    data = prepared.applied.data
+    data = prepared.data
     if prepared.content is None:
         return create(workspace.root, prepared.path, data, before_commit=check).mode
     try:

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,6 +13,7 @@ from tools.contents import Content, content, missing
 from tools.encodings import SAMPLE, Binary, binary_kind
 from tools.errors import InvalidArguments
 from tools.files import MAX_FILE_BYTES, list_directory, open_file, stat
+from tools.notebook import Notebook
 from tools.result import Proposal, ToolResult
 from tools.text import Text, visible
 from tools.tool import Arguments, Progress, Tool
@@ -21,6 +22,8 @@ from tools.workspace import Workspace, content_hash
 MAX_LINES: Final = 2_000
 MAX_LINE: Final = 2_000
 """Characters of a line that are shown; the rest is clipped and counted."""
+NOTE: Final = 400
+"""Characters of a line of a notebook's output that are shown."""
 LISTED: Final = 50
 CHUNK: Final = 1 << 20
 COUNTED: Final = 1 << 30
@@ -33,6 +36,17 @@ class ReadArguments(Arguments):
     end: int | None = Field(None, ge=1, description="Last line, inclusive.")
 
 
+_INSTEAD: Final = {
+    "image": "Images cannot be shown to the model; ask the user, or inspect it with a program.",
+    "PDF": "Use the shell to get its text, as with pdftotext FILE -, or ask the user.",
+    "archive": "Use the shell to list or unpack it, as with unzip -l FILE.",
+    "data": "Use the shell to unpack it to a pipe, as with zcat FILE | head.",
+    "database": "Use the shell to query it, as with sqlite3 FILE .schema, or a script.",
+    "program": "Use the shell to inspect it (file, nm, strings).",
+}
+"""What to do with what is no text, by a word of its kind."""
+
+
 @dataclass(slots=True)
 class _Page:
     """Lines that are shown, up to the limits, and what was left out."""
@@ -40,31 +54,43 @@ class _Page:
     first: int
     limit: int
     text: list[str]
+    lines: int = 0
     size: int = 0
     clipped: int = 0
     full: bool = False
 
     def take(self, line: str) -> bool:
         """Show one more line; False where a limit is reached and it was not taken."""
-        shown = f"{self.first + len(self.text)}\t{visible(line, MAX_LINE)}"
+        shown = f"{self.first + self.lines}\t{visible(line, MAX_LINE)}"
         size = len(shown.encode("utf-8", "replace")) + 1
-        if len(self.text) >= MAX_LINES or (self.text and self.size + size > self.limit):
+        if self.lines >= MAX_LINES or (self.text and self.size + size > self.limit):
             self.full = True
             return False
         self.text.append(shown)
+        self.lines += 1
         self.size += size
         self.clipped += len(line) > MAX_LINE
         return True
 
+    def note(self, lines: Iterable[str]) -> None:
+        """Show lines that are none of the file, without numbers, as far as there is room."""
+        for line in lines:
+            shown = f"out\t{visible(line, NOTE)}"
+            self.size += len(shown.encode("utf-8", "replace")) + 1
+            if self.size > self.limit:
+                return
+            self.text.append(shown)
+
     @property
     def last(self) -> int:
-        return self.first + len(self.text) - 1
+        return self.first + self.lines - 1
 
 
 class Read(Tool):
     """Read a text file as numbered lines.
 
-    `start` and `end` choose a range. A long file is shown in part; the answer says how to go on.
+    `start` and `end` choose a range. A long file is shown in part; the answer says how to go on. A notebook
+    is shown as its cells, with what they put out; edit it in that form.
     """
 
     name = "read"
@@ -114,19 +140,24 @@ def _read(arguments: ReadArguments, workspace: Workspace) -> ToolResult:
         text = Text.decode(current.data)
     except Binary as binary:
         raise _not_text(current.path, binary.kind, len(current.data)) from binary
-    lines = text.flat.split("\n")[:-1]
+    book = Notebook.of(current.path, current.data)
+    outputs = {} if book is None else book.outputs()
+    lines = (text.flat if book is None else book.view).split("\n")[:-1]
     first = arguments.start or 1
     if first > max(len(lines), 1):
         raise InvalidArguments(f"{current.path} has {len(lines)} lines; start is {first}.")
     page = _Page(first, workspace.output_limit, [])
-    for line in lines[first - 1 : arguments.end]:
+    for number, line in enumerate(lines[first - 1 : arguments.end], first):
         if not page.take(line):
             break
-    return _shown(current, text, page, len(lines))
+        page.note(outputs.get(number, ()))
+    return _shown(current, text, page, len(lines), book is not None)
 
 
-def _shown(current: Content, text: Text, page: _Page, total: int) -> ToolResult:
+def _shown(current: Content, text: Text, page: _Page, total: int, cells: bool) -> ToolResult:
     notes = _notes(page, str(total), page.last < total)
+    if cells:
+        notes.append("a notebook as cells: edit it in this form, without the lines marked out")
     if text.encoding.name != "UTF-8":
         notes.append(text.encoding.name)
     if current.unsaved:
@@ -162,10 +193,8 @@ def _framed(page: _Page, notes: list[str]) -> str:
 
 
 def _not_text(path: str, kind: str, size: int) -> InvalidArguments:
-    if kind.endswith("image"):
-        why = "Images cannot be shown to the model; ask the user, or inspect it with a program."
-    else:
-        why = "Use the shell to inspect it (file, xxd, strings)."
+    instead = next((what for word, what in _INSTEAD.items() if word in kind), None)
+    why = instead or "Use the shell to inspect it (file, xxd, strings)."
     return InvalidArguments(f"{path} is binary ({kind}, {size} bytes), not text. {why}", kind=kind, size=size)
 
 

@@ -7,6 +7,7 @@ from tools.applying import EditError, Hunk
 from tools.contents import Content
 from tools.encodings import Binary
 from tools.matching import Window, find
+from tools.notebook import Notebook
 from tools.repair import SHOWN_LINES, excerpt, nearest
 from tools.text import Text, line_number
 
@@ -19,7 +20,8 @@ class Stale(EditError):
 
 def stale(current: Content, hunks: Sequence[Hunk], now: str) -> Stale:
     try:
-        text = Text.decode(current.data)
+        book = Notebook.of(current.path, current.data)
+        text = Text.decode(current.data if book is None else book.view.encode("utf-8"))
         regions = [_region(text, hunk) for hunk in hunks[:STALE_REGIONS]]
     except Binary as binary:
         regions = [f"It is now binary ({binary.kind})."]
