@@ -1,8 +1,8 @@
 """Notebooks as text: cells one below the other, and edits of that text put back into the JSON.
 
 Each cell has a heading line, `# %% cell 3 [code]`, and below it its source. An edit may change sources,
-delete a cell with its heading, or put in `# %% cell new [markdown]` with lines below it. In the file only what was
-edited changes: other cells, outputs, metadata and the layout of the JSON stay byte for byte.
+delete a cell with its heading, or put in `# %% cell new [markdown]` with lines below it. In the file only
+what was edited changes: other cells, outputs, metadata and the JSON's layout stay byte for byte.
 """
 
 import base64
