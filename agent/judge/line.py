@@ -83,8 +83,8 @@ class _Judge:
         self.findings: list[_Finding] = []
         self.defined = set(setting.defined)
 
-    def line(self, text: str, depth: int, piped: str | None) -> None:
-        """Judge a text as the shell would run it."""
+    def line(self, text: str, depth: int, piped: str | None, *, repeated: bool = False) -> None:
+        """Judge a text as the shell would run it; `repeated`: perhaps many times."""
         if depth > MAX_WRAPPED:
             self._say(text, "wraps commands too deeply to be judged", harsh=True, unread=True)
             return
@@ -94,7 +94,8 @@ class _Judge:
             self._say(text, f"cannot be judged: {error}", harsh=True, unread=True)
             return
         for command in commands:
-            self.command(replace(command, piped=command.piped or piped), depth)
+            again = command.repeated or repeated
+            self.command(replace(command, piped=command.piped or piped, repeated=again), depth)
 
     def command(self, command: Command, depth: int) -> None:
         """Judge one simple command with its redirections."""
@@ -154,11 +155,12 @@ class _Judge:
             self._fed(command, shown, depth)
         for inner in wrapped.inner:
             source = " ".join(word.source for word in inner)
-            self.command(
-                Command(source, inner, piped=command.piped, fed=command.fed, text=command.text), depth + 1
-            )
+            again = command.repeated or len(wrapped.inner) > 1
+            one = replace(command, source=source, words=inner, assigned=(), redirects=(), odd=None)
+            self.command(replace(one, repeated=again), depth + 1)
         for line in wrapped.lines:
-            self.line(line, depth + 1, command.piped or (shown if command.fed else None))
+            piped = command.piped or (shown if command.fed else None)
+            self.line(line, depth + 1, piped, repeated=command.repeated)
 
     def _fed(self, command: Command, shown: str, depth: int) -> None:
         """A shell that runs its input."""
@@ -193,7 +195,7 @@ class _Judge:
             why = gits.why_not(git, words, places)
             if why is None and not setting.confined:
                 why = "may run what the repository's settings name, and nothing confines it here"
-        elif name in FREE_STATE:
+        elif name in FREE_STATE and all((word.value or "").isdigit() for word in words[1:]):
             why = None
         elif name in SHELL_STATE:
             why = "changes the shell for later commands"

@@ -1,8 +1,8 @@
-"""Checks that the parser has seen every substitution: what is text to it must be text to the shell too."""
+"""Checks what the parser saw: what is text, space or comment to it must be that to the shell too."""
 
 from typing import TYPE_CHECKING, Final
 
-from agent.judge.grammar import WORDS
+from agent.judge.grammar import GAP, WORDS
 from agent.judge.words import Unreadable
 
 if TYPE_CHECKING:
@@ -90,3 +90,35 @@ def _quoted(source: bytes, at: int, end: int, *, ansi: bool) -> int:
     if at >= end:
         raise Unreadable("a quotation does not end")
     return at + 1
+
+
+def children(source: bytes, node: "Node") -> list["Node"]:
+    """The children of a node without comments. Between them may be nothing but space.
+
+    Raises:
+        Unreadable: the parser passed over something, or took for a comment what is none.
+    """
+    found, at = [], node.start_byte
+    for child in node.children:
+        _gap(source, at, child.start_byte)
+        at = child.end_byte
+        if child.type == "comment":
+            _comment(source, child)
+        else:
+            found.append(child)
+    _gap(source, at, node.end_byte)
+    if node.parent is None:
+        _gap(source, 0, node.start_byte)
+        _gap(source, node.end_byte, len(source))
+    return found
+
+
+def _gap(source: bytes, start: int, end: int) -> None:
+    if start < end and not GAP.fullmatch(source, start, end):
+        raise Unreadable("it holds something that the parser passed over")
+
+
+def _comment(source: bytes, node: "Node") -> None:
+    before = source[max(node.start_byte - 2, 0) : node.start_byte]
+    if (before and before[-1:] not in b" \t\n;&|()") or before[:1] == b"\\" or b"\n" in (node.text or b""):
+        raise Unreadable("it holds a comment that can be read in two ways")

@@ -8,11 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from agent.judge.command import Command, Redirect
+from agent.judge.conditions import what_it_may_run
 from agent.judge.grammar import (
-    COMPARES,
     DELIMITER,
-    GAP,
-    META,
     NAME,
     PLAIN_OPERATORS,
     RESERVED,
@@ -22,7 +20,7 @@ from agent.judge.grammar import (
     descendants,
     tree,
 )
-from agent.judge.marks import check_marks
+from agent.judge.marks import check_marks, children
 from agent.judge.words import Unreadable, Word, read_word
 
 if TYPE_CHECKING:
@@ -169,21 +167,8 @@ class _Reader:
 
     def _test(self, node: "Node", around: _Around) -> None:
         odd = self._nested(node, around)
-        text = self._text(node)
-        self._test_gaps(node)
-        leaves = [self._text(leaf) for leaf in descendants(node) if not leaf.children]
-        if not text.startswith("[[") and META & set(leaves):
-            raise Unreadable("`[ … ]` holds what the shell would read as another command or a file")
-        if "-v" in leaves or "-R" in leaves or (text.startswith("[[") and COMPARES & set(leaves)):
-            odd = odd or "a comparison can run what a variable holds"
-        self._add(Command(text, (Word("[", "["),), odd=odd), around)
-
-    def _test_gaps(self, node: "Node") -> None:
-        for child in self._children(node) if node.children else ():
-            if child.type not in WORDS:
-                self._test_gaps(child)
-            elif child.type not in ("test_operator", "extglob_pattern", "process_substitution"):
-                read_word(self._text(child))
+        odd = what_it_may_run(self.source, node) or odd
+        self._add(Command(self._text(node), (Word("[", "["),), odd=odd), around)
 
     def _assignment(self, node: "Node", around: _Around) -> None:
         nodes = [node] if node.type == "variable_assignment" else self._children(node)
@@ -450,33 +435,7 @@ class _Reader:
         return self.source[node.start_byte : node.end_byte].decode()
 
     def _children(self, node: "Node") -> list["Node"]:
-        """The children without comments. Between them may be nothing but space."""
-        children, at = [], node.start_byte
-        for child in node.children:
-            self._gap(at, child.start_byte)
-            at = child.end_byte
-            if child.type == "comment":
-                self._comment(child)
-            else:
-                children.append(child)
-        self._gap(at, node.end_byte)
-        if node.parent is None:
-            self._gap(0, node.start_byte)
-            self._gap(node.end_byte, len(self.source))
-        return children
-
-    def _gap(self, start: int, end: int) -> None:
-        if start < end and not GAP.fullmatch(self.source, start, end):
-            raise Unreadable("it holds something that the parser passed over")
-
-    def _comment(self, node: "Node") -> None:
-        before = self.source[max(node.start_byte - 2, 0) : node.start_byte]
-        if (
-            (before and before[-1:] not in b" \t\n;&|()")
-            or before[:1] == b"\\"
-            or b"\n" in (node.text or b"")
-        ):
-            raise Unreadable("it holds a comment that can be read in two ways")
+        return children(self.source, node)
 
     def _is_token(self, node: "Node") -> bool:
         if node.is_named:

@@ -106,6 +106,9 @@ def why_not(program: str, words: Sequence[Word], places: Places) -> str | None:
         return "is not known to only read"
     if (flag := refused_flag(known, arguments)) is not None:
         return f"has {flag}, which does more than read"
+    operators = {"test": arguments, "printf": arguments[:1]}.get(program, ())
+    if any(word.value is None or word.glob for word in operators):
+        return "has arguments that may turn out to be operators"
     if known.free:
         return None
     operands = [word for word in arguments if not _is_flag(word)]

@@ -1,5 +1,6 @@
 """Rules: the words a simple command begins with, which a person allowed (or forbade) for good."""
 
+import re
 import shlex
 from collections.abc import Sequence
 from typing import Final
@@ -17,6 +18,7 @@ Rule = tuple[str, ...]
 PREFIX: Final = "shell:"
 """What a rule about commands begins with in the log; every other rule is the name of a tool."""
 
+_PROGRAM: Final = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_.+/-]*", re.ASCII)
 _SCRIPTED: Final = names("npm pnpm yarn")
 _TARGETED: Final = names("make just task rake gmake ninja")
 _SUBCOMMANDS: Final = names(
@@ -57,7 +59,7 @@ def read(text: str) -> Rule:
 def offered(words: Sequence[Word], places: Places) -> Rule | None:
     """The rule that an "always" on this command makes; None where none would be safe."""
     first = words[0].plain
-    if first is None or first.startswith("-"):
+    if first is None or not _PROGRAM.fullmatch(first):
         return None
     name = first.rpartition("/")[2]
     if "/" in first:

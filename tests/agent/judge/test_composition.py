@@ -135,7 +135,7 @@ def compositions(one: str, two: str) -> list[str]:
 
 
 @pytest.mark.case("agent-23")
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(one=part, two=part, where=setting)
 def test_a_line_is_never_laxer_than_its_parts(one: str, two: str, where: Setting) -> None:
     strictest = max(strictness(one, where), strictness(two, where))
@@ -144,7 +144,7 @@ def test_a_line_is_never_laxer_than_its_parts(one: str, two: str, where: Setting
 
 
 @pytest.mark.case("agent-23")
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(one=simple, where=setting)
 def test_a_wrapper_makes_nothing_laxer(one: str, where: Setting) -> None:
     if one.split()[0].startswith(
@@ -155,7 +155,7 @@ def test_a_wrapper_makes_nothing_laxer(one: str, where: Setting) -> None:
         assert strictness(f"{wrapper} {one}", where) >= strictness(one, where), wrapper
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(words=st.lists(st.sampled_from(QUOTED), min_size=1, max_size=5), data=st.data(), where=setting)
 def test_quoting_and_space_make_nothing_laxer(words: list[str], data: st.DataObject, where: Setting) -> None:
     def dressed(word: str) -> str:
@@ -180,13 +180,13 @@ def test_quoting_and_space_make_nothing_laxer(words: list[str], data: st.DataObj
     assert strictness(line, where) >= strictness(" ".join(words), where), json.dumps(line)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(line=st.text(st.sampled_from(" \n\t;&|<>(){}[]$`'\"\\#!*?~=-/.abrm{,}012Ex"), max_size=60))
 def test_nonsense_is_judged_too(line: str) -> None:
     assert judge_line(line, SETTINGS[0]).verdict in STRICTNESS
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(line=st.text(max_size=80))
 def test_so_is_any_text(line: str) -> None:
     assert judge_line(line, SETTINGS[1]).verdict in STRICTNESS
