@@ -5,7 +5,7 @@ folder must hide is left out by listing its other entries one by one, and what t
 written in it (`.git/config`, hooks) cannot be held here at all.
 """
 
-import json
+import marshal
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -136,7 +136,7 @@ class Plan:
             "user": self._user,
             "program": list(program),
         }
-        return json.dumps(order).encode()
+        return marshal.dumps(order)
 
 
 def plan(

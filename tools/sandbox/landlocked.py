@@ -1,13 +1,14 @@
 """Starts commands under Landlock and a system-call filter, where no namespaces can be had.
 
-Run as a program of its own (`python -I -S -E landlocked.py ORDER`), because what it gives up it can never
-have again. ORDER is a descriptor of one JSON object: `{"server": pid, "handled": [files, network, scopes],
-"rules": [[path, rights]], "filter": descriptor, "block": descriptor, "user": [uid, gid] or null,
+Run as a program of its own (`python -I -S landlocked.py ORDER`), because what it gives up it can never have
+again. ORDER is a descriptor of one marshalled object: `{"server": pid, "handled": [files, network, scopes],
+"rules": [[path, rights]], "filter": descriptor, "block": descriptor, "user": [uid, gid] or None,
 "program": [...]}`. The rights are bits of the kernel's; a path that is gone by then is left out. This process
 stays outside and ends everything when the server does; what it starts is inside for ever.
 """
 
 import ctypes
+import marshal
 import os
 import struct
 import sys
@@ -88,13 +89,11 @@ def _enter(made: int, code: bytes, user: list[int] | None, guardian: int) -> Non
 
 
 def main() -> None:
-    import json
-
     sys.path.append(os.path.dirname(os.path.abspath(__file__)))
     import unconfined
 
     with os.fdopen(int(sys.argv[1]), "rb") as file:
-        order = json.load(file)
+        order = marshal.load(file)
     with os.fdopen(order["filter"], "rb") as file:
         code = file.read()
     os.read(order["block"], 1)  # until the limits hold for this process and all it starts

@@ -4,6 +4,7 @@ import asyncio
 import functools
 import json
 import logging
+import marshal
 import os
 import platform
 import pwd
@@ -37,6 +38,9 @@ log = logging.getLogger(__name__)
 
 START_S: Final = 20.0
 _FIRST_SPARE_UID: Final = 60600
+BARE: Final = ("-I", "-S", "-E", "-X", "utf8")
+"""Python without anything to look for: these programs import only what the interpreter has built in, since
+their start is most of a sandbox's."""
 _STAGE: Final = Path("/tmp")
 
 
@@ -205,12 +209,12 @@ async def _spawn(
             uid = spare_uid()
             order = mapping.order(uid, ["--args", str(packed), "--", *supervisor])
             # mapped.py closes the descriptor it reads its order from; the rest passes through to bwrap.
-            command = [sys.executable, "-I", "-S", mapped.__file__, str(descriptors.memory(order))]
+            command = [sys.executable, *BARE, mapped.__file__, str(descriptors.memory(order))]
         else:
             command = [str(bubblewrap.find().path), "--args", str(packed), "--", *supervisor]
             if policy.view is not None and policy.view.holder is not None:
                 holder = str(policy.view.holder)
-                command = [sys.executable, "-I", "-S", enter.__file__, holder, *command]
+                command = [sys.executable, *BARE, enter.__file__, holder, *command]
     elif tier == "landlock":
         block, block_theirs = descriptors.pipe(we_write=True)
         speaks = landlock.version()
@@ -219,12 +223,12 @@ async def _spawn(
         plan = landlock.plan(root, run, policy, toolchains, _identity(toolchains), user, speaks)
         uid, environment = user[0] if user else uid, plan.environment
         order = plan.order(os.getpid(), code, block_theirs, supervisor)
-        command = [sys.executable, "-I", "-S", landlocked.__file__, str(descriptors.memory(order))]
+        command = [sys.executable, *BARE, landlocked.__file__, str(descriptors.memory(order))]
     else:
         identity = bubblewrap.Identity(uid, os.getgid(), _account_name(uid), _home(toolchains))
         environment = bubblewrap.environment(policy, toolchains, identity, private_tmp=False)
         environment["PATH"] = os.environ.get("PATH", environment["PATH"])
-        command = [sys.executable, "-I", "-S", unconfined.__file__, str(os.getpid()), *supervisor]
+        command = [sys.executable, *BARE, unconfined.__file__, str(os.getpid()), *supervisor]
     _watch()
     try:
         # Not asyncio's: its watcher would own the child, and the fork must happen on this very thread.
@@ -361,7 +365,7 @@ class _Mapping:
             "holder": self._view.holder if self._view is not None else None,
             "program": [str(program_path), *arguments],
         }
-        return json.dumps(order).encode()
+        return marshal.dumps(order)
 
 
 async def _child_pid(process: "subprocess.Popen[bytes]", info: int, errors: int, root: Path) -> int:

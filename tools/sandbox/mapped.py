@@ -6,7 +6,7 @@ namespaces say; so the workspace is mounted with its owner's uid mapped to a spa
 that bubblewrap shows is gathered beside it, and bubblewrap starts as the spare uid. Files created inside
 belong to the workspace's owner.
 
-Reads one JSON object from the descriptor named by its only argument: `{"paths": [[path, owner, group,
+Reads one marshalled object from the descriptor named by its only argument: `{"paths": [[path, owner, group,
 map]], "holder": pid or null, "stage": folder, "uid": spare, "links": {name: index}, "program": [...]}`.
 Each path is mounted at `stage/INDEX`, each link made beside them; with a holder, the paths are those of its
 mounts. Exits 77 if the workspace (the first path) cannot be mapped on its file system.
@@ -14,9 +14,8 @@ mounts. Exits 77 if the workspace (the first path) cannot be mapped on its file 
 
 import ctypes
 import errno
-import json
+import marshal
 import os
-import signal
 import sys
 
 CANNOT_MAP = 77
@@ -28,6 +27,7 @@ _AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
 _OPEN_TREE_CLONE, _OPEN_TREE_CLOEXEC = 0x1, 0o2000000
 _MOVE_MOUNT_F_EMPTY_PATH = 0x4
 _MOUNT_ATTR_IDMAP = 0x00100000
+_SIGPIPE, _SIGXFSZ = 13, 25
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -117,7 +117,7 @@ def _mount(source: bytes, target: bytes, kind: bytes | None, flags: int, data: b
 
 def main() -> None:
     with os.fdopen(int(sys.argv[1]), "rb") as file:
-        order = json.load(file)
+        order = marshal.load(file)
     spare, stage = order["uid"], order["stage"]
     namespaces: dict[tuple[int, int], int] = {}
     if order["holder"] is not None:
@@ -160,8 +160,8 @@ def main() -> None:
     os.setgroups([])
     os.setresgid(spare, spare, spare)
     os.setresuid(spare, spare, spare)
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and exec would pass that on
-        signal.signal(number, signal.SIG_DFL)
+    for number in (_SIGPIPE, _SIGXFSZ):  # Python ignores them, and exec would pass that on
+        _libc.signal(number, None)
     os.execve(order["program"][0], order["program"], {"PATH": "/usr/bin:/bin"})
 
 

@@ -7,7 +7,6 @@ and ends all of it when the server dies, asks for it (SIGTERM), or the program e
 
 import ctypes
 import os
-import signal
 import sys
 
 TYPE_CHECKING = False
@@ -15,6 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_SIGKILL, _SIGPIPE, _SIGTERM, _SIGCHLD, _SIGXFSZ = 9, 13, 15, 17, 25
+_BLOCK, _UNBLOCK = 0, 1
+
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def _below(pid: int) -> list[int]:
@@ -46,7 +49,7 @@ def _end_all() -> None:
             return
         for pid in left:
             try:
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, _SIGKILL)
             except (ProcessLookupError, PermissionError):
                 continue
         try:
@@ -57,33 +60,45 @@ def _end_all() -> None:
 
 
 def guard(server: int, begin: "Callable[[], None]") -> None:
-    """Fork; `begin` replaces the child by a program. Returns when that ended and nothing is left of it.
-
-    Exits with the child's code if that did not come up.
+    """Fork; `begin` replaces the child by a program. Ends when that did, or the server, or when told to
+    (SIGTERM), with nothing left of what was started; with the child's code if it ended by itself.
     """
-
-    def stop(*_: object) -> None:
-        _end_all()
-        os._exit(0)
-
-    signal.signal(signal.SIGTERM, stop)
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    waited = ctypes.create_string_buffer(128)  # a set of signals
+    _libc.sigemptyset(waited)
+    for number in (_SIGTERM, _SIGCHLD):
+        _libc.sigaddset(waited, number)
+    _libc.sigprocmask(_BLOCK, waited, None)
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    _libc.prctl(_PR_SET_PDEATHSIG, _SIGTERM, 0, 0, 0)
     if os.getppid() != server:
         return
     child = os.fork()
     if child == 0:
-        for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM):
-            signal.signal(number, signal.SIG_DFL)
+        for number in (_SIGPIPE, _SIGXFSZ):  # Python ignores them, and exec would pass that on
+            _libc.signal(number, None)
+        _libc.sigprocmask(_UNBLOCK, waited, None)
         begin()
         os._exit(127)
-    status = 0
-    ended = 0
-    while ended != child:
-        ended, status = os.waitpid(-1, 0)
-    _end_all()
-    sys.exit(os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 1)
+    got = ctypes.c_int()
+    while True:
+        _libc.sigwait(waited, ctypes.byref(got))
+        if got.value == _SIGTERM:
+            _end_all()
+            os._exit(0)
+        while True:  # one signal may stand for several deaths
+            ended, status = _reaped()
+            if ended == child:
+                _end_all()
+                sys.exit(os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 1)
+            if ended <= 0:
+                break
+
+
+def _reaped() -> tuple[int, int]:
+    try:
+        return os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return -1, 0
 
 
 def main() -> None:
