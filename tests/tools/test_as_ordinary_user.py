@@ -43,6 +43,9 @@ exec setpriv --reuid UID --regid UID --clear-groups --inh-caps=-all \
         "tests/tools/test_files.py",
         "tests/tools/test_edit.py",
         "tests/tools/test_read.py",
+        "tests/tools/test_{write,delete,move,transaction,notebook}.py",
+        "tests/tools/test_apply_patch{,_scenarios}.py",
+        "tests/tools/test_{listing,glob}.py -m 'not budget'",
     ],
 )
 def test_everything_holds_for_an_ordinary_user(tests: str) -> None:
