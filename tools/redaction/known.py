@@ -12,7 +12,9 @@ from tools.redaction.spans import Span
 
 LIMIT: Final = 500
 """Values that are kept; whoever has more secrets keeps the first ones."""
-_HEAD: Final = 4
+_HEAD: Final = 6
+"""Bytes by which a value is looked for: a rule of whole values would be too large for the engine."""
+SHORTEST: Final = 8
 _LONGEST: Final = 8192
 _FRAGMENT: Final = 8
 
@@ -23,7 +25,6 @@ class Known:
     def __init__(self) -> None:
         self._kinds: dict[bytes, str] = {}
         self._forms: dict[bytes, tuple[str, bool]] = {}
-        self._rule: Any = None
         self._heads: Any = None
         self._by_head: dict[bytes, list[bytes]] = {}
         self._stale = False
@@ -37,28 +38,33 @@ class Known:
 
     def add(self, value: bytes, kind: str) -> bool:
         """Know one more value; False where it was known or there is no room."""
-        if value in self._kinds or len(self._kinds) >= LIMIT or not 4 <= len(value) <= _LONGEST:
+        if value in self._kinds or len(self._kinds) >= LIMIT or not SHORTEST <= len(value) <= _LONGEST:
             return False
         with self._lock:
             self._kinds[value] = kind
             for form, encoded in _forms(value):
-                self._forms.setdefault(form, (kind, encoded))
-                self._by_head.setdefault(form[:_HEAD], []).append(form)
+                if form not in self._forms:
+                    self._forms[form] = (kind, encoded)
+                    same = [*self._by_head.get(form[:_HEAD], ()), form]
+                    self._by_head[form[:_HEAD]] = sorted(same, key=len, reverse=True)
             self._stale = True
         return True
 
     def spans(self, data: bytes, start: int = 0, end: int | None = None) -> list[Span]:
         """Where any of the values stands."""
-        rule, _ = self._rules()
-        if rule is None:
-            return []
+        heads = self._rule()
         found: list[Span] = []
-        for match in rule.finditer(data, start, end):
-            at, stop = match.span()
-            kind, encoded = self._forms[data[at:stop]]
-            if encoded:
-                at, stop = _whole(data, at, stop)
-            found.append(Span(at, stop, kind, 2, True))
+        at = start
+        while heads is not None and (match := heads.search(data, at, end)) is not None:
+            at = match.start()
+            form = next((one for one in self._by_head[match[0]] if data.startswith(one, at)), None)
+            if form is None:
+                at += 1
+                continue
+            kind, encoded = self._forms[form]
+            place = _whole(data, at, at + len(form)) if encoded else (at, at + len(form))
+            found.append(Span(*place, kind, 2, True))
+            at += len(form)
         return found
 
     def spans_of(self, value: bytes, data: bytes, start: int) -> list[Span]:
@@ -88,7 +94,7 @@ class Known:
 
     def unfinished(self, data: bytes) -> int:
         """Where a value begins that may go on beyond the end; the length of `data` where none does."""
-        _, heads = self._rules()
+        heads = self._rule()
         if heads is None:
             return len(data)
         whole = [(span.start, span.end) for span in self.spans(data)]
@@ -107,14 +113,12 @@ class Known:
                 return len(data) - size
         return len(data)
 
-    def _rules(self) -> tuple[Any, Any]:
+    def _rule(self) -> Any:
         if self._stale:
             with self._lock:
-                forms = sorted(self._forms, key=len, reverse=True)
-                self._rule = compiled(b"|".join(map(re.escape, forms)))
                 self._heads = compiled(b"|".join(map(re.escape, self._by_head)))
                 self._stale = False
-        return self._rule, self._heads
+        return self._heads
 
 
 def _forms(value: bytes) -> list[tuple[bytes, bool]]:
