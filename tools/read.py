@@ -40,8 +40,8 @@ _INSTEAD: Final = {
     "image": "Images cannot be shown to the model; ask the user, or inspect it with a program.",
     "PDF": "Use the shell to get its text, as with pdftotext FILE -, or ask the user.",
     "archive": "Use the shell to list or unpack it, as with unzip -l FILE.",
-    "data": "Use the shell to unpack it to a pipe, as with zcat FILE | head.",
     "database": "Use the shell to query it, as with sqlite3 FILE .schema, or a script.",
+    "data": "Use the shell to unpack it to a pipe, as with zcat FILE | head.",
     "program": "Use the shell to inspect it (file, nm, strings).",
 }
 """What to do with what is no text, by a word of its kind."""

@@ -174,3 +174,21 @@ async def test_a_huge_file_is_read_in_parts(place: Workspace) -> None:
     assert "continue with start=" in page.text and page.data["truncated"] is True
     with pytest.raises(InvalidArguments, match="fewer lines"):
         await read(place, "big.log", start=count + 5)
+
+
+@pytest.mark.parametrize(
+    ("data", "instead"),
+    [
+        (b"\x89PNG\r\n\x1a\n\0\0", "Images cannot be shown"),
+        (b"%PDF-1.7\n\0\1\2", "pdftotext"),
+        (b"PK\x03\x04\0\0", "unzip -l"),
+        (b"\x1f\x8b\x08\x00", "zcat"),
+        (b"SQLite format 3\0", "sqlite3"),
+        (b"\x7fELF\x02\x01\x01\0", "nm"),
+        (b"a\0b", "xxd"),
+    ],
+)
+async def test_what_is_no_text_says_what_to_do_instead(place: Workspace, data: bytes, instead: str) -> None:
+    (place.root / "a.bin").write_bytes(data)
+    with pytest.raises(InvalidArguments, match=instead):
+        await read(place, "a.bin")
