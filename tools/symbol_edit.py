@@ -217,7 +217,8 @@ async def _require_whole(code: _Code, start: int, new: str, after: str, workspac
     rest = data[last:end].decode("utf-8", "replace").strip(" \t\n;,")
     above = data[start : min((one.start for one in inside), default=end)].decode("utf-8", "replace")
     begins = all(not line.strip() or _BEFORE.match(line) for line in above.split("\n"))
-    if not inside or rest or not begins or parsed.errors > code.parsed.errors:
+    bodiless = parsed.language == "python" and new.endswith(":")  # which the parser takes for a whole one
+    if not inside or rest or bodiless or not begins or parsed.errors > code.parsed.errors:
         flaw = (
             next((flaw.line for flaw in parsed.flaws), None) if parsed.errors > code.parsed.errors else None
         )

@@ -11,7 +11,7 @@ from tools.result import FileChange, ToolResult
 from tools.text import visible
 from tools.workspace import Workspace
 
-CHECK_S: Final = 2.0
+CHECK_S: Final = 5.0
 """Seconds for all files of a result; what takes longer goes unsaid."""
 FILES: Final = 10
 
