@@ -194,6 +194,14 @@ async def test_git_works_in_a_fork_and_its_configuration_is_held(based: Maker, s
     for attack in ("echo x >> .git/config", "echo x > .git/hooks/pre-commit", "mv .git .moved"):
         assert "[exit 0" not in await sh(fork, attack), attack
     assert {change.path.split("/")[0] for change in await fork.changes()} == {".git", "file"}
+    workspace = fork.workspace(POLICY)
+    await call(Shell(), workspace, command="true")
+    config = fork.root / ".git" / "config"
+    fresh = config.with_name("fresh")  # as git and editors replace a file, outside the sandbox
+    fresh.write_bytes(config.read_bytes())
+    os.chown(fresh, config.stat().st_uid, config.stat().st_gid)
+    fresh.rename(config)
+    assert "Read-only" in await call(Shell(), workspace, command="echo x >> .git/config")
 
 
 async def test_a_full_fork_is_an_error_and_touches_no_other(based: Maker, source: Path) -> None:

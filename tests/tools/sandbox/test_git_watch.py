@@ -6,11 +6,12 @@ import shutil
 import subprocess
 import time
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from tests.tools.sandbox.test_git_guard import git
-from tools.sandbox import SandboxPolicy
+from tools.sandbox import SandboxPolicy, SandboxUnavailable
 from tools.sandbox.git_programs import in_attributes, in_configuration
 from tools.sandbox.git_watch import GitWatch
 from tools.shell_session import ShellSession
@@ -200,6 +201,24 @@ async def test_ordinary_work_with_repositories_is_not_told(root: Path, home: Pat
             "git commit -q --allow-empty -m second; git gc -q; git stash list",
         ):
             assert await told(shell, command) == [], command
+    finally:
+        await workspace.close()
+
+
+@pytest.mark.parametrize("tier", ["landlock", "none"])
+async def test_where_nothing_can_be_mounted_the_workspaces_own_repository_is_looked_at(
+    root: Path, home: Path, tier: Literal["landlock", "none"]
+) -> None:
+    git(root, "init", "-q")
+    workspace = Workspace(root, SandboxPolicy(tier=tier))
+    try:
+        shell = await ShellSession.start(workspace)
+    except SandboxUnavailable as error:
+        pytest.skip(error.message)
+    else:
+        await told(shell, "true")
+        notices = await told(shell, "git config core.fsmonitor /bin/evil")
+        assert "core.fsmonitor = /bin/evil" in notices[0]
     finally:
         await workspace.close()
 
