@@ -80,9 +80,9 @@ class Ignored:
     def __init__(self) -> None:
         self._levels: list[tuple[str, list[tuple[bool, str]]]] = []
 
-    def enter(self, directory: int, prefix: str, *, has_rules: bool) -> None:
-        """Go down into a folder; `prefix` is its path with a slash behind it (empty for the workspace)."""
-        self._levels.append((prefix, _rules(directory) if has_rules else []))
+    def enter(self, directory: int, prefix: str) -> None:
+        """Go down into a folder with rules; `prefix` is its path and a slash (empty for the workspace)."""
+        self._levels.append((prefix, _rules(directory)))
 
     def leave(self) -> None:
         self._levels.pop()

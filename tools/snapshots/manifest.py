@@ -8,7 +8,7 @@ root names the chunks; its name is the name of the snapshot, equal for equal sta
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import orjson
 
@@ -77,9 +77,10 @@ def chunked(lines: Iterable[tuple[bytes, bool]]) -> Iterator[bytes]:
         yield b"".join(pending)
 
 
-def write(batch: Batch, chunks: Iterable[bytes], known: set[str]) -> str:
+def write(batch: Batch, chunks: Iterable[bytes], known: set[str], covered: int, partial: bool) -> str:
     """Store a manifest and everything else in the batch, then its root; returns the name of the snapshot.
 
+    `covered` counts its paths without those left out; `partial`: some of these for want of time or room.
     `known` are chunks that are stored for sure; afterwards those of this manifest.
     """
     names: list[str] = []
@@ -91,7 +92,7 @@ def write(batch: Batch, chunks: Iterable[bytes], known: set[str]) -> str:
     known.clear()
     batch.commit()
     known.update(names)
-    root = orjson.dumps({"v": VERSION, "chunks": names})
+    root = orjson.dumps({"v": VERSION, "covered": covered, "partial": partial, "chunks": names})
     tree = content_hash(root)
     batch.objects.add_tree(tree, root)
     return tree
@@ -99,10 +100,20 @@ def write(batch: Batch, chunks: Iterable[bytes], known: set[str]) -> str:
 
 def chunks_of(objects: Objects, tree: str) -> list[str]:
     """Names of the chunks of a snapshot. Raises `UnknownSnapshot` and `DamagedStore`."""
+    return _root(objects, tree)["chunks"]
+
+
+def extent(objects: Objects, tree: str) -> tuple[int, bool]:
+    """How many paths a snapshot covers, and whether it is partial. Raises as `chunks_of`."""
+    root = _root(objects, tree)
+    return root["covered"], root["partial"]
+
+
+def _root(objects: Objects, tree: str) -> dict[str, Any]:
     root = orjson.loads(objects.tree(tree))
     if root["v"] > VERSION:
         raise DamagedStore(f"The snapshot {tree} was written by a newer Etude: update Etude.")
-    return root["chunks"]
+    return root
 
 
 def read(objects: Objects, tree: str) -> dict[bytes, Entry]:

@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 from tools.merge import Hunk
 from tools.snapshots import manifest, references, undoing
 from tools.snapshots.applying import Applied, Step
-from tools.snapshots.changes import Change, Changes, compare, difference
+from tools.snapshots.changes import Change, Changes, difference
 from tools.snapshots.errors import RestoreRefused
 from tools.snapshots.journal import carry_out, finish
 from tools.snapshots.manifest import Entry
@@ -173,10 +173,9 @@ class SnapshotStore:
         return take(self.objects, root, known, limits)
 
     def _restore(self, root: Path, tree: str, only: Collection[bytes] | None) -> Restored:
-        wanted = manifest.read(self.objects, tree)
-        _refuse(tree, wanted, only)
+        _refuse(tree, *manifest.extent(self.objects, tree), only)
         before = self._take(root, self.limits)
-        changes = compare(manifest.read(self.objects, before.tree), wanted)
+        changes: Iterable[Change] = difference(self.objects, before.tree, tree)
         if only is not None:
             changes = _chosen(changes, only)
         steps = [Step(change.path, change.before, change.after) for change in changes]
@@ -192,14 +191,13 @@ class SnapshotStore:
         return Restored(before, tuple(done.changed), tuple(done.kept))
 
 
-def _refuse(tree: str, wanted: dict[bytes, Entry], only: Collection[bytes] | None) -> None:
-    covered = [entry for entry in wanted.values() if entry.type != "left_out"]
+def _refuse(tree: str, covered: int, partial: bool, only: Collection[bytes] | None) -> None:
     if not covered:
         raise RestoreRefused(
             f"The snapshot {tree} is empty. Restoring it would remove every file; remove them yourself "
             "if that is what you want."
         )
-    if only is None and any(entry.name == "budget" for entry in wanted.values() if entry not in covered):
+    if only is None and partial:
         raise RestoreRefused(
             f"The snapshot {tree} is partial: there was no time or room for everything. Restore the paths "
             "you need instead."

@@ -63,6 +63,8 @@ class Known:
     files: dict[str, Seen] = field(default_factory=dict)
     chunks: set[str] = field(default_factory=set)
     unsaved: int = 0
+    order: list[str] = field(default_factory=list)
+    """The paths of the last snapshot, sorted."""
 
 
 def take(objects: Objects, root: Path, known: Known, limits: Limits) -> Snapshot:
@@ -82,8 +84,11 @@ def take(objects: Objects, root: Path, known: Known, limits: Limits) -> Snapshot
                 raise unreadable(root, error) from error
             git = git_state(folder)
         lines = found.lines
-        chunks = manifest.chunked([lines[path] for path in sorted(lines)])
-        tree = manifest.write(new, chunks, known.chunks)
+        if len(known.order) != len(lines) or not all(map(lines.__contains__, known.order)):
+            known.order = sorted(lines)
+        chunks = manifest.chunked([lines[path] for path in known.order])
+        covered = len(lines) - found.left_out.total()
+        tree = manifest.write(new, chunks, known.chunks, covered, bool(found.left_out["budget"]))
         known.files = found.seen
         known.unsaved += found.read
         if known.unsaved >= SAVE_AFTER:
@@ -136,6 +141,6 @@ def _recall(objects: Objects, cache: Path, known: Known, epoch: int) -> None:
     if known.epoch != epoch:
         known.chunks.clear()
         if known.files:
-            stored = {name for name, _ in objects.names()}
+            stored = {"-", *(name for name, _ in objects.names())}  # a folder has no content
             known.files = {path: one for path, one in known.files.items() if one.name in stored}
         known.epoch = epoch

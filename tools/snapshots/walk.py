@@ -21,6 +21,8 @@ MAX_DEPTH: Final = 200
 TRIES: Final = 3
 """Readings of a file that changes while it is read."""
 EXAMPLES: Final = 3
+TELLING: Final = MARKS | {IGNORE}
+"""Names that say something of the folder they are in."""
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -83,11 +85,11 @@ class Walk:
     def _folder(self, directory: int, prefix: str, depth: int) -> None:
         found = self.found
         lines, known, remembered = found.lines, self.known, found.seen
-        folders: list[tuple[bool, str, int]] = []
+        folders: list[tuple[bool, str, os.stat_result]] = []
         with os.scandir(directory) as listed:
             entries = list(listed)
-        names = {entry.name for entry in entries}
-        if depth and (not names.isdisjoint(MARKS) or (IGNORE in names and ignores_itself(directory))):
+        telling = {entry.name for entry in entries if entry.name in TELLING}
+        if depth and telling and self._is_generated(directory, telling):
             self._leave_out(prefix[:-1], stat.S_IFDIR, "dependencies")
             return
         for entry in entries:
@@ -99,12 +101,9 @@ class Walk:
             except OSError:
                 self._leave_out(prefix + name, 0, "unreadable")
                 continue
-            mode, path = status.st_mode, prefix + name
-            if name == ".git":
-                self._leave_out(path, mode, "git")
-            elif stat.S_ISDIR(mode):
-                folders.append((name in DEPENDENCIES, name, mode))
-            elif stat.S_ISREG(mode):
+            mode = status.st_mode
+            if stat.S_ISREG(mode) and name != ".git":
+                path = prefix + name
                 before = known.get(path)
                 if (
                     before is not None
@@ -120,23 +119,39 @@ class Walk:
                     found.bytes += before.size
                 else:
                     self._file(directory, name, path, status)
+            elif name == ".git":
+                self._leave_out(prefix + name, mode, "git")
+            elif stat.S_ISDIR(mode):
+                folders.append((name in DEPENDENCIES, name, status))
             else:
-                self._special(directory, name, path, mode)
+                self._special(directory, name, prefix + name, mode)
+        if not folders:
+            return
         # What may be generated comes last: if time runs out, it is what is missing.
-        folders.sort()
-        self.ignored.enter(directory, prefix, has_rules=IGNORE in names)
+        folders.sort(key=_late)
+        ruled = IGNORE in telling
+        if ruled:
+            self.ignored.enter(directory, prefix)
         try:
-            for _, name, mode in folders:
-                self._enter(directory, name, prefix + name, mode, depth)
+            for _, name, status in folders:
+                self._enter(directory, name, prefix + name, status, depth)
         finally:
-            self.ignored.leave()
+            if ruled:
+                self.ignored.leave()
 
-    def _enter(self, directory: int, name: str, path: str, mode: int, depth: int) -> None:
+    def _is_generated(self, directory: int, telling: set[str]) -> bool:
+        return not telling.isdisjoint(MARKS) or (IGNORE in telling and ignores_itself(directory))
+
+    def _enter(self, directory: int, name: str, path: str, status: os.stat_result, depth: int) -> None:
+        mode = status.st_mode
         if name in ALWAYS or (name in DEPENDENCIES and self.ignored.folder(path)):
             self._leave_out(path, mode, "dependencies")
             return
         if depth >= MAX_DEPTH or self._exhausted():
             self._leave_out(path, mode, "budget")
+            return
+        if status.st_dev != self.device:  # another file system is mounted here
+            self._leave_out(path, mode, "special")
             return
         try:
             child = os.open(name, _FOLDER, dir_fd=directory)
@@ -145,11 +160,14 @@ class Walk:
                 self._leave_out(path, mode, "unreadable")
             return
         try:
-            if os.fstat(child).st_dev != self.device:
-                self._leave_out(path, mode, "special")  # another file system is mounted here
-            else:
-                self._add(Entry(os.fsencode(path), "directory", stat.S_IMODE(mode)), path)
-                self._folder(child, f"{path}/", depth + 1)
+            before = self.known.get(path)
+            if before is None or before.mode != mode:
+                encoded = os.fsencode(path)
+                line = Entry(encoded, "directory", stat.S_IMODE(mode)).line()
+                before = Seen(mode, 0, 0, 0, 0, line, ends_chunk(encoded))
+            self.found.lines[path] = before.line, before.last
+            self.found.seen[path] = before
+            self._folder(child, f"{path}/", depth + 1)
         except OSError:  # it cannot be listed
             self._leave_out(path, mode, "unreadable")
         finally:
@@ -214,6 +232,7 @@ class Walk:
 
     def _leave_out(self, path: str, mode: int, reason: Reason, size: int = 0) -> None:
         self._add(Entry(os.fsencode(path), "left_out", stat.S_IMODE(mode), size, reason), path)
+        self.found.seen.pop(path, None)
         self.found.left_out[reason] += 1
         examples = self.found.examples.setdefault(reason, [])
         if len(examples) < EXAMPLES:
@@ -221,6 +240,10 @@ class Walk:
 
     def _exhausted(self) -> bool:
         return time.monotonic() > self.until or len(self.found.lines) > self.limits.entries
+
+
+def _late(folder: tuple[bool, str, os.stat_result]) -> tuple[bool, str]:
+    return folder[:2]
 
 
 def _same(one: os.stat_result, other: os.stat_result) -> bool:
