@@ -43,7 +43,7 @@ STORY = "".join(f"Sentence number {number} of a long story with **bold** words. 
 
 
 def test_a_change_from_question_to_answer(opened: Open, serve: Serve) -> None:
-    command = "for i in 1 2 3; do echo line $i; sleep 0.4; done"
+    command = "for i in 1 2 3; do echo line $i; sleep 0.4; done; touch seen"
     turns = [
         Turn(
             thought="First I read what is there.",
@@ -158,7 +158,7 @@ def test_the_page_survives_a_killed_server(opened: Open, serve: Serve) -> None:
 def test_queue_steer_and_stop(opened: Open, serve: Serve) -> None:
     turns = [
         Turn(
-            text="Working on it.", calls=[{"name": "shell", "arguments": {"command": "sleep 3; echo slept"}}]
+            text="Working on it.", calls=[{"name": "shell", "arguments": {"command": "sleep 3; touch slept"}}]
         ),
         Turn(text="Taken into account."),
         Turn(text=STORY, delay_ms=25),
