@@ -44,6 +44,9 @@ class Catalog:
             "SELECT size, mtime_ns, ctime_ns, ino FROM files WHERE path = ?", (stored_path(path),)
         ).fetchone()
 
+    def count(self) -> int:
+        return self.db.execute("SELECT count(*) FROM files").fetchone()[0]
+
     def write(self, entries: Sequence[Entry]) -> None:
         """Put files in the place of what was known of them, in one transaction."""
         self.db.execute("BEGIN IMMEDIATE")

@@ -20,6 +20,7 @@ from typing import Any, Final
 if __name__ == "__main__":  # started by path, so that no other folder is searched for modules before ours
     sys.path.append(str(Path(__file__).resolve().parents[2]))
 
+from tools.index.catalog import STRIKES
 from tools.index.frames import BadFrame, packed, receive_blocking
 from tools.index.journal import Journal
 from tools.index.languages import language_of
@@ -83,17 +84,17 @@ class Child:
             case "parse":
                 self._parse(message, data)
             case "crashed":
-                self._suspect(bytes.fromhex(message["file"]))
+                self._suspect(bytes.fromhex(message["file"]), message["slow"])
             case "forget":
                 if (site := self._sites.pop(message["root"], None)) is not None:
                     site.close()
                 self._send({"id": message["id"]})
 
-    def _suspect(self, note: bytes) -> None:
-        """The child before this one died at a file."""
+    def _suspect(self, note: bytes, slow: bool) -> None:
+        """The child before this one died at a file, which is certain to happen again if it was `slow`."""
         root, _, path = os.fsdecode(note).partition("\n")
         if root:
-            self._suspects.setdefault(root, []).append(path)
+            self._suspects.setdefault(root, []).extend([path] * (STRIKES if slow else 1))
 
     def _refresh(self, message: dict[str, Any]) -> None:
         root = message["root"]

@@ -5,6 +5,7 @@ import contextlib
 import logging
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -51,7 +52,7 @@ class Indexer:
         self._states: dict[str, State] = {}
         self._users: dict[str, int] = {}
         self._deaths: list[float] = []
-        self._suspects: list[str] = []
+        self._suspects: list[tuple[str, bool]] = []
         self._journal = -1
         self._folder: Path | None = None
         self._closed = False
@@ -61,6 +62,11 @@ class Indexer:
         """The child's, while it runs."""
         process = self._process
         return process.pid if process is not None and process.returncode is None else None
+
+    @property
+    def working_on(self) -> str:
+        """The file the child reads at this moment, "" between files."""
+        return self._noted().partition(b"\n")[2].decode("utf-8", "replace") if self._journal >= 0 else ""
 
     def state(self, root: Path) -> State:
         return self._states.get(str(root), State())
@@ -173,8 +179,8 @@ class Indexer:
         self._reader = asyncio.create_task(self._read(self._process))
         assert self._process.stdin is not None
         suspects, self._suspects = self._suspects, []
-        for suspect in suspects:
-            self._process.stdin.write(packed({"op": "crashed", "id": 0, "file": suspect}))
+        for file, slow in suspects:
+            self._process.stdin.write(packed({"op": "crashed", "id": 0, "file": file, "slow": slow}))
         return self._process
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:
@@ -199,12 +205,17 @@ class Indexer:
                     future.set_exception(_Died("the indexing process ended"))
 
     def _mourn(self, code: int | None) -> None:
-        self._deaths.append(time.monotonic())
-        noted = os.pread(self._journal, JOURNAL, 0).partition(b"\0")[0]
+        noted = self._noted()
+        slow = code == -signal.SIGPROF
+        if not slow:  # each file can be too slow but once
+            self._deaths.append(time.monotonic())
         os.pwrite(self._journal, b"\0", 0)
         log.warning("the indexing process ended with %s at %r", code, os.fsdecode(noted))
         if noted:
-            self._suspects.append(noted.hex())
+            self._suspects.append((noted.hex(), slow))
+
+    def _noted(self) -> bytes:
+        return os.pread(self._journal, JOURNAL, 0).partition(b"\0")[0]
 
     def _heard(self, message: dict[str, Any]) -> State:
         state = State(

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Final
 
 SIZE: Final = 8192
-FILE_S: Final = 10.0
+FILE_S: Final = 2.0
 """Processor time one file may take; a parser that runs longer is stopped with the process it is in."""
 
 

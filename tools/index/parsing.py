@@ -24,6 +24,7 @@ MAX_BYTES: Final = 1_000_000
 MAX_SYMBOLS: Final = 20_000
 MAX_WORDS: Final = 50_000
 MAX_WORD: Final = 120
+MAX_CHILDREN: Final = 20_000
 MAX_ERRORS: Final = 50
 """Most of a file that are kept; whoever writes more definitions in one file generated them."""
 
@@ -106,6 +107,9 @@ def parse(name: str, data: bytes, flaws: bool = False) -> tuple[Parsed, dict[byt
     grammar = _grammar(name)
     tree = grammar.parser.parse(data)
     root = tree.root_node
+    if root.has_error and _is_rubble(root):
+        # A cursor takes quadratic time to pass the countless children of such a node.
+        return Parsed(name, (), 1, (Flaw(1),)), {}
     blanked = bytearray(data)
     found: dict[int, tuple[str, Node, Node, Node | None]] = {}
     for _, captures in tree_sitter.QueryCursor(grammar.query).matches(root):
@@ -184,6 +188,13 @@ def _symbols(
         if len(symbols) > MAX_SYMBOLS:
             break
     return symbols
+
+
+def _is_rubble(root: "Node") -> bool:
+    """Whether the parser made little of a large part of the text but a heap of tokens."""
+    if root.child_count > MAX_CHILDREN:
+        return root.is_error
+    return any(child.is_error and child.child_count > MAX_CHILDREN for child in root.children)
 
 
 def _flaws(grammar: _Grammar, root: "Node") -> tuple[int, tuple[Flaw, ...]]:

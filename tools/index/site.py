@@ -108,15 +108,20 @@ class Site:
         }
 
     def close(self) -> None:
+        self._work = None
+        self._release()
+
+    # ---- how it ends
+
+    def _release(self) -> None:
+        """Close the database, the watch and the folder."""
         if self._catalog is not None:
             self._catalog.close()
         if self._watch is not None:
             self._watch.close()
         if self._folder >= 0:
             os.close(self._folder)
-        self._catalog, self._watch, self._folder, self._work = None, None, -1, None
-
-    # ---- how it ends
+        self._catalog, self._watch, self._folder = None, None, -1
 
     def _end(self, phase: Phase, message: str = "") -> None:
         self._phase, self._message, self._work = phase, message, None
@@ -156,6 +161,7 @@ class Site:
         elif dirty:
             yield from self._index(sorted(dirty), dirty)
             self._left_out = self._store().left_out(self._beyond)
+            self._done = self._total = self._store().count()
 
     def _open(self) -> None:
         """Open what is not open yet, anew where the folder is another than before."""
@@ -164,7 +170,7 @@ class Site:
             mine = os.fstat(self._folder)
             if (mine.st_dev, mine.st_ino) == (found.st_dev, found.st_ino):
                 return
-            self.close()
+            self._release()
             self._swept = float("-inf")
         self._folder = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         self._catalog = Catalog(self._database)
