@@ -1,4 +1,8 @@
-"""Memory and process limits by control groups, where this account may make them (version 1 or 2)."""
+"""Memory and process limits by control groups, where this account may make them (version 1 or 2).
+
+A machine may have the controllers in version 1 and a bare version 2 beside them: that one then serves to end
+all processes of a sandbox at once.
+"""
 
 import itertools
 import os
@@ -22,6 +26,17 @@ class ControlGroup:
     def add(self, pid: int) -> None:
         for folder in self.folders:
             (folder / "cgroup.procs").write_text(str(pid))
+
+    def kill(self) -> bool:
+        """End every process in it at once, also those that fork meanwhile; False where the kernel cannot."""
+        done = False
+        for folder in self.folders:
+            try:
+                (folder / "cgroup.kill").write_text("1")
+            except OSError:  # version 1, or a kernel before 5.14
+                continue
+            done = True
+        return done
 
     def out_of_memory(self) -> int:
         """How often a process was killed for memory."""
@@ -65,6 +80,8 @@ def create(memory_mb: int, pids: int) -> ControlGroup | None:
                 folders.append(folder)
                 kinds.append(controller)
     if folders:
+        bare = _make(_ROOT / "unified" / own.get("", "/").lstrip("/"), name, {})
+        folders += [bare] if bare is not None else []
         return ControlGroup(tuple(folders), tuple(kinds))
     for parent in dict.fromkeys((_ROOT / own.get("", "/").lstrip("/"), _ROOT)):
         if _delegated(parent):
@@ -78,7 +95,7 @@ def sweep() -> None:
     """Remove the groups of servers that were killed."""
     own = _own_groups()
     parents = {_ROOT / name / own[name].lstrip("/") for name in ("memory", "pids") if name in own}
-    parents |= {_ROOT / own.get("", "/").lstrip("/"), _ROOT}
+    parents |= {_ROOT / own.get("", "/").lstrip("/"), _ROOT, _ROOT / "unified" / own.get("", "/").lstrip("/")}
     for parent in parents:
         for folder in parent.glob("etude-*-*"):
             pid = folder.name.split("-")[1]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tools.errors import ToolTimeout
-from tools.sandbox import cgroups, processes, remount, scripts
+from tools.sandbox import cgroups, processes, remount, scripts, watchdog
 from tools.sandbox.channel import OutputFifo, Status, StatusReader
 from tools.sandbox.git_guard import GitGuard, Mount
 from tools.sandbox.git_watch import GitWatch
@@ -62,6 +62,11 @@ class Sandbox:
         self._watches = _watches(launched.guard, root) if policy.view is None else []
         self._late: list[str] = []
         self._restoring = asyncio.Lock()
+        self._watchdog: asyncio.Task[None] | None = None
+        if launched.group is None or "memory" not in launched.group.kinds:
+            self._watchdog = asyncio.ensure_future(
+                watchdog.watch(self, policy.memory_mb << 20, self._late.append)
+            )
         self._looking: asyncio.Task[list[str]] | None = None
         self.on_shell_exit: Callable[[int], None] = lambda code: None
         self._launched = launched
@@ -133,7 +138,8 @@ class Sandbox:
     async def news(self) -> list[str]:
         """What to tell with the result of a command: connections that were refused, and what was planted in
         git repositories. A look at those that takes longer is told with the next result."""
-        found, self._late = self._late, []
+        found = self._late.copy()
+        self._late.clear()
         found += self.proxy.news() if self.proxy is not None else []
         if not self._watches:
             return self._told(found)
@@ -167,7 +173,7 @@ class Sandbox:
         if self.alive:
             if self.tier == "bubblewrap":
                 processes.send((self.init,), signal.SIGKILL)  # its parent reaps it and ends
-            else:
+            elif self.group is None or not self.group.kill():
                 self._launched.process.terminate()
 
     async def close(self) -> None:
@@ -182,6 +188,9 @@ class Sandbox:
             self._launched.process.kill()
             await asyncio.wait((self.dead,), timeout=5)
         self.statuses.close()
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+            await asyncio.wait((self._watchdog,))
         self._loop.remove_reader(self._pidfd)
         launched = self._launched
         for descriptor in (launched.control, launched.runner, launched.errors, self._pidfd):
