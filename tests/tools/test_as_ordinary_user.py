@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tools.ripgrep import binary
+
 UID = 61234
 REPOSITORY = Path(__file__).parents[2]
 
@@ -22,9 +24,9 @@ set -e
 mount --make-rprivate /
 for pair in "$@"; do mount --bind "${pair%%=*}" "${pair#*=}"; done
 exec setpriv --reuid UID --regid UID --clear-groups --inh-caps=-all \
-  env -i HOME="$STAGE/home" PATH="$STAGE/python/bin:/usr/local/bin:/usr/bin:/bin" LANG=C.UTF-8 \
+  env -i HOME="$STAGE/home" PATH="$STAGE/python/bin:/usr/local/bin:/usr/bin:/bin:$STAGE/programs" \
   TMPDIR="$STAGE/tmp" LD_LIBRARY_PATH="$STAGE/python/lib" PYTHONPATH="$STAGE/packages" \
-  PYTHONDONTWRITEBYTECODE=1 \
+  PYTHONDONTWRITEBYTECODE=1 LANG=C.UTF-8 \
   "$STAGE/python/bin/PYTHON" -P -m pytest -q -p no:cacheprovider --rootdir "$STAGE/repository" \
   -c "$STAGE/repository/pyproject.toml" --confcutdir "$STAGE/repository" TESTS
 """
@@ -61,6 +63,7 @@ def test_everything_holds_for_an_ordinary_user(tests: str) -> None:
         interpreter.parent.parent: stage / "python",
         Path(pytest.__file__).parent.parent: stage / "packages",
         REPOSITORY: stage / "repository",
+        binary().parent: stage / "programs",
     }
     for place in (*mounts.values(), stage / "home", stage / "tmp"):
         place.mkdir()
@@ -79,10 +82,10 @@ def test_everything_holds_for_an_ordinary_user(tests: str) -> None:
         )
         sys.stdout.write(ran.stdout[-600:])
         assert ran.returncode == 0, (ran.stdout + ran.stderr)[-6000:]
-        assert re.search(r"\b[1-9]\d passed", ran.stdout), ran.stdout[-2000:]
+        assert re.search(r"\b[1-9]\d+ passed", ran.stdout), ran.stdout[-2000:]
     finally:
         for name in ("home", "tmp"):
             shutil.rmtree(stage / name, ignore_errors=True)
-        for name in ("python", "packages", "repository"):
+        for name in ("python", "packages", "repository", "programs"):
             (stage / name).rmdir()  # never what is mounted there
         stage.rmdir()

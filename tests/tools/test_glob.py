@@ -234,7 +234,7 @@ async def test_names_are_shown_clean_and_special_files_not(place: Workspace) -> 
 NAME = st.text(alphabet="ab*?[]!-^\\.{},", min_size=1, max_size=6)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, database=None)
 @given(
     pattern=st.lists(NAME | st.just("**"), min_size=1, max_size=4),
     path=st.lists(NAME, min_size=1, max_size=5),

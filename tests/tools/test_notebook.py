@@ -198,7 +198,7 @@ SOURCE = st.text(alphabet="ab\n \"\\é#%'", max_size=20)
 KIND = st.sampled_from(["code", "markdown", "raw"])
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120, deadline=None, database=None)
 @given(
     sources=st.lists(
         st.tuples(st.sampled_from(["code", "markdown", "raw"]), SOURCE, st.booleans()), max_size=5
