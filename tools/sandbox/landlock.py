@@ -208,6 +208,7 @@ def limitations() -> tuple[str, ...]:
     return (
         "no sockets at all while the network is off, so tests that start a server fail",
         "no shared memory (/dev/shm), no terminals, and temporary files in $TMPDIR rather than /tmp",
+        "git works only where the repository lies in the workspace",
     )
 
 
