@@ -17,7 +17,7 @@ from tools.contents import missing
 from tools.encodings import Binary
 from tools.errors import EnvironmentFault, InvalidArguments, ToolError, ToolTimeout
 from tools.files import Entry, explained, open_file, read_bytes, stat
-from tools.indexed_grep import Candidates, candidates, matches_in
+from tools.indexed_grep import Candidates, Reading, candidates, matches_in
 from tools.patterns import Needed, needed
 from tools.result import Proposal, ToolResult
 from tools.ripgrep import FileMatches, Line, Outcome, search
@@ -164,22 +164,23 @@ def _look(arguments: GrepArguments, root: Path, literal: bytes, known: Candidate
     limit = arguments.limit or MATCHES
     kept = 0
     until = time.monotonic() + DEADLINE
-    for path in known.paths:
-        try:
-            found = matches_in(root, path, literal, limit + 1, arguments.context or 0)
-        except ToolError:
-            found = None
-        if found is None:
-            known.others.append(path)
-        elif found.matches:
-            kept += len(found.content or b"")
-            if kept > CONTENT_KEPT:
-                found.content = None  # it is read again when it is shown
-            if not hits.take(found, limit):
+    with explained("."), Reading(root) as reading:
+        for path in known.paths:
+            try:
+                found = matches_in(reading, path, literal, limit + 1, arguments.context or 0)
+            except ToolError:
+                found = None
+            if found is None:
+                known.others.append(path)
+            elif found.matches:
+                kept += len(found.content or b"")
+                if kept > CONTENT_KEPT:
+                    found.content = None  # it is read again when it is shown
+                if not hits.take(found, limit):
+                    return
+            if time.monotonic() > until:
+                hits.stopped = f"stopped after {DEADLINE:.0f} s"
                 return
-        if time.monotonic() > until:
-            hits.stopped = f"stopped after {DEADLINE:.0f} s"
-            return
 
 
 def _places(known: Candidates | None, wanted: Needed, hits: _Hits, start: Entry, given: str) -> list[str]:

@@ -5,15 +5,17 @@ import codecs
 import os
 import re
 import sqlite3
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tools.confinement import open_at_once
 from tools.errors import EnvironmentFault, ToolError
-from tools.files import Entry, open_file, read_bytes
+from tools.files import Changed, Entry, open_file, read_bytes
 from tools.patterns import Needed
-from tools.ripgrep import LEAD, LINE_KEPT, FileMatches, Line
+from tools.ripgrep import CHUNK, LEAD, LINE_KEPT, FileMatches, Line
 
 if TYPE_CHECKING:
     from tools.index import Index
@@ -104,13 +106,46 @@ def _is_text(root: Path, path: str, known: dict[tuple[int, int], bool], key: tup
     return known[key]
 
 
-def matches_in(root: Path, path: str, literal: bytes, most: int, context: int) -> FileMatches | None:
+class Reading:
+    """Reads many files of a workspace, each confined to it, with as few calls as there can be."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def __enter__(self) -> "Reading":
+        self._folder = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._folder)
+
+    def read(self, path: str) -> bytes:
+        """Raises ToolError where it is gone, no regular file, or larger than an indexed one can be."""
+        try:
+            descriptor = open_at_once(self._folder, path)
+        except OSError:
+            return read_bytes(self._root, path, MOST_BYTES)[0]
+        try:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_BYTES:
+                raise Changed(f"{path} is no longer what was indexed.")
+            data = os.read(descriptor, found.st_size + 1)
+            while len(data) <= MOST_BYTES and (more := os.read(descriptor, CHUNK)):
+                data += more
+        except OSError as error:
+            raise EnvironmentFault(f"{path} cannot be read: {error.strerror}.") from error
+        finally:
+            os.close(descriptor)
+        return data
+
+
+def matches_in(reading: Reading, path: str, literal: bytes, most: int, context: int) -> FileMatches | None:
     """The lines of a file that hold a literal, up to `most` of them; None where ripgrep must look.
 
     Raises:
         ToolError: it cannot be read (any more).
     """
-    data, _ = read_bytes(root, path, MOST_BYTES)
+    data = reading.read(path)
     if literal not in data and not data.startswith(_UTF16):
         return FileMatches(path)
     if b"\0" in data or data.startswith(_UTF16):
