@@ -3,12 +3,13 @@
 import re
 from functools import cached_property
 from pathlib import Path
-from typing import Final
-
-from pathspec import GitIgnoreSpec
+from typing import TYPE_CHECKING, Final
 
 from tools.errors import ToolError
 from tools.files import read_bytes
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
 
 FILES: Final = (".gitignore", ".ignore", ".rgignore")
 """Ignore files of a folder, the later one having the last word."""
@@ -50,7 +51,7 @@ class Ignores:
                     return verdict
         return bool(self._excluded and self._excluded.match_file(path + mark))
 
-    def _spec(self, folder: str) -> GitIgnoreSpec | None:
+    def _spec(self, folder: str) -> "GitIgnoreSpec | None":
         if folder not in self._specs:
             prefix = folder + "/" if folder else ""
             lines = [line for name in FILES for line in self._lines(prefix + name)]
@@ -58,7 +59,7 @@ class Ignores:
         return self._specs[folder]
 
     @cached_property
-    def _excluded(self) -> GitIgnoreSpec | None:
+    def _excluded(self) -> "GitIgnoreSpec | None":
         return _spec(self._lines(".git/info/exclude"))
 
     def _lines(self, path: str) -> list[str]:
@@ -69,10 +70,12 @@ class Ignores:
         return data.decode("utf-8", "surrogateescape").splitlines()
 
 
-def _spec(lines: list[str]) -> GitIgnoreSpec | None:
+def _spec(lines: list[str]) -> "GitIgnoreSpec | None":
     kept = [line for line in lines if line.strip() and not line.startswith("#")]
     if not kept:
         return None
+    from pathspec import GitIgnoreSpec  # takes a while to load, which a server's start need not wait for
+
     try:
         return GitIgnoreSpec.from_lines(kept)
     except (ValueError, re.error):
@@ -81,6 +84,8 @@ def _spec(lines: list[str]) -> GitIgnoreSpec | None:
 
 
 def _is_pattern(line: str) -> bool:
+    from pathspec import GitIgnoreSpec
+
     try:
         GitIgnoreSpec.from_lines([line])
     except (ValueError, re.error):
