@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from typing import Final
 
-REDACTION_MARKER: Final = re.compile(r"\[REDACTED:[^\]\s]{1,80}\]")
+REDACTION_MARKER: Final = re.compile(r"\[(?:REDACTED:[^\]\s]{1,80}|secret:[a-z0-9-]{1,40}:[0-9a-f]{8,64})\]")
 """What stands in the model's view of a file in the place of a secret."""
 
 _HINT: Final = re.compile("rest|remain|existing|unchanged|previous|original|same|omitted|stay", re.IGNORECASE)
