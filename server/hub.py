@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from agent.events import Mode, SessionCreated
 from agent.log import LogError
 from server.acp.connection import Connection, notification
+from server.forgetting import forget_files
 from server.live import LiveSession
 from server.metrics import Metrics
 from server.opener import Opener, check_workspace, narrowed
 from server.revoking import revoke
 from server.store import RuleRow, SessionRow, Store, StoreError, UnknownSession
 from server.version import VERSION
-from tools.snapshots import SnapshotError
 
 if TYPE_CHECKING:
     from server.settings import Settings
@@ -29,8 +29,6 @@ SILENT_BEATS = 3
 """Heartbeats without any frame of a client that answers them, after which it is closed."""
 IDLE_S = 900.0
 """After so long without a prompt a session lets go of its shell, its lease and its memory."""
-SWEPT_AFTER_S = 120.0
-"""Seconds: what is younger stays when a session is deleted, for it may be another's that is being written."""
 STOPPING, SILENT = 1001, 4408
 
 
@@ -154,7 +152,7 @@ class Hub:
                         live.detach(connection)
                     await live.close()
                 forks = await self.store.delete_session(session_id)
-                await self._forget_files(session_id, forks)
+                await forget_files(self.opener.snapshots, session_id, forks)
 
         await self._own(work())
 
@@ -208,14 +206,6 @@ class Hub:
     async def _ended(self, session_id: str) -> None:
         while (ending := self._ending.get(session_id)) is not None:
             await asyncio.wait({ending})
-
-    async def _forget_files(self, session_id: str, forks: list[str]) -> None:
-        """Delete what only a deleted session needed of the snapshots."""
-        try:
-            await self.opener.snapshots.release(session_id, forks)
-            await self.opener.snapshots.sweep(young_s=SWEPT_AFTER_S)
-        except SnapshotError as error:
-            log.error("the files of session %s were not deleted: %s", session_id, error)
 
     def _own(self, work: Coroutine[Any, Any, None]) -> "asyncio.Future[None]":
         """Do what must not be left half done when the client that asked for it goes away."""

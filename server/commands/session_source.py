@@ -1,5 +1,6 @@
 """Where commands read sessions from: the running server, or the database itself."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -7,6 +8,7 @@ from urllib.parse import quote
 
 from server.commands.database import with_store
 from server.failure import CommandFailed, Usage
+from server.places import data_dir
 from server.terminal.host import Host, named, running
 
 PAGE = 1000
@@ -102,7 +104,12 @@ class Stored:
             yield event.model_dump()
 
     def delete(self, id: str) -> None:
-        with_store(self.db, lambda store: store.delete_session(id))
+        forks = with_store(self.db, lambda store: store.delete_session(id))
+        # Only here: listing sessions needs none of it.
+        from server.forgetting import forget_files
+        from tools.snapshots import SnapshotStore
+
+        asyncio.run(forget_files(SnapshotStore(data_dir() / "snapshots"), id, forks))
 
 
 def _record(row: Any) -> Row:
