@@ -111,8 +111,8 @@ def extent(objects: Objects, tree: str) -> tuple[int, bool]:
 
 def _root(objects: Objects, tree: str) -> dict[str, Any]:
     root = orjson.loads(objects.tree(tree))
-    if root["v"] > VERSION:
-        raise DamagedStore(f"The snapshot {tree} was written by a newer Etude: update Etude.")
+    if root.get("v") != VERSION or not root.keys() >= {"covered", "partial", "chunks"}:
+        raise DamagedStore(f"The snapshot {tree} was written by another version of Etude: update Etude.")
     return root
 
 
