@@ -11,6 +11,7 @@ import pwd
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,6 +64,8 @@ class Launched:
     group: cgroups.ControlGroup | None
     uid: int
     """The kernel uid of commands."""
+    spawn_s: float
+    """From starting the processes until their confinement stood."""
 
 
 @dataclass(slots=True)
@@ -230,6 +233,7 @@ async def _spawn(
         environment["PATH"] = os.environ.get("PATH", environment["PATH"])
         command = [sys.executable, *BARE, unconfined.__file__, str(os.getpid()), *supervisor]
     _watch()
+    began = time.perf_counter()
     try:
         # Not asyncio's: its watcher would own the child, and the fork must happen on this very thread.
         process = subprocess.Popen(  # noqa: ASYNC220
@@ -255,6 +259,7 @@ async def _spawn(
                 group.add(init)
         if block is not None:
             os.write(block, b"1")
+        spawned = time.perf_counter()
     except BaseException:
         process.kill()
         await asyncio.to_thread(process.wait)
@@ -265,7 +270,7 @@ async def _spawn(
     descriptors.ours = []
     return Launched(
         tier=tier, process=process, init=init, run=run, inside=inside, control=control, runner=runner,
-        status=status, errors=errors, guard=held, group=group, uid=uid,
+        status=status, errors=errors, guard=held, group=group, uid=uid, spawn_s=spawned - began,
     )  # fmt: skip
 
 

@@ -54,6 +54,7 @@ class Sandbox:
         self.run_folder = launched.run
         self.inside = launched.inside
         self.uid = launched.uid
+        self.spawn_s = launched.spawn_s
         self.init = launched.init
         self.guard = launched.guard
         self.notices = list(launched.guard.notices)
