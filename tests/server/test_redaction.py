@@ -4,6 +4,7 @@ import json
 import re
 import sqlite3
 import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,12 @@ BARE = "zQ4#mVx8!pLw"
 """A value that nothing but its name in `.env` tells from a word."""
 SERVER_TOKEN = "b7Kq2ZxN8vRt5LmW1cYp"
 INSTRUCTED, DIRTY, NAMED = planted(5)[0].values[0], planted(6)[0].values[0], planted(7)[0].values[0]
+MCP = {
+    "name": "tests",
+    "command": sys.executable,
+    "args": [str(Path(__file__).parents[1] / "support" / "mcp_server.py")],
+    "env": [{"name": "SEEN", "value": planted(8)[0].values[0]}],
+}
 Body = dict[str, Any]
 ALL = "cat conf/*.txt"
 
@@ -124,6 +131,7 @@ def script() -> list[Any]:
             ]
         },
         {"calls": [call("diagnostics", paths=["app.py"])]},
+        {"calls": [{"name": "mcp__tests__environment", "arguments": {"name": "SEEN"}}]},
         lambda body: {"calls": edits(body)},
         {"calls": [call("shell", command="cat new/settings.ini .env conf/00.txt; exit 3")]},
         {"calls": [call("read", path=f"keys/{IN_FILES[0].values[0]}.txt")]},
@@ -169,6 +177,7 @@ def secrets() -> dict[str, str]:
         NAMED: "file name",
         SERVER_TOKEN: "environment",
     }
+    found[planted(8)[0].values[0]] = "environment of an MCP server"
     for where, planted_there in (
         ("file", IN_FILES),
         ("prompt", IN_PROMPT),
@@ -202,6 +211,7 @@ def stored(database: Path) -> Iterable[tuple[str, bytes]]:
         yield file.name, file.read_bytes()
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.case("agent-27", "bench-16")
 async def test_planted_secrets_are_nowhere_and_files_keep_them(tmp_path: Path) -> None:
     assert len(IN_FILES) >= 30
@@ -222,7 +232,7 @@ async def test_planted_secrets_are_nowhere_and_files_keep_them(tmp_path: Path) -
         (root / "made.txt").write_text("\n".join(one.text for one in IN_SHELL))
         truth = {path: (root / path).read_bytes() for path in files()}
         async with server.client(permission=answer) as client:
-            session = await client.new_session(root)
+            session = await client.new_session(root, mcpServers=[MCP])
             attached = {
                 "type": "resource",
                 "resource": {"uri": "file:///x/a.env", "text": "\n".join(one.text for one in IN_PROMPT)},
@@ -271,6 +281,8 @@ def _assert_calls(calls: list[tuple[str, dict[str, Any]]]) -> None:
     assert all("[secret:" in result["text"] for result in by_name["read"][:30])
     assert any("[secret:" in result["text"] for result in by_name["shell_read"])
     assert any("[secret:" in result["text"] for result in by_name["glob"])
+    [seen] = by_name["mcp__tests__environment"]
+    assert "[secret:token:" in seen["text"]
     refused = [result for result in by_name["shell"] if "commands are never given" in result["text"]]
     assert len(refused) == 1
     unknown = by_name["edit"][-1]
