@@ -27,7 +27,7 @@ WIDE: Final = 100
 """Entries of a folder below the listed one that are shown; a larger one is only counted."""
 DEADLINE: Final = 2.0
 """Seconds after which no further entry is looked at."""
-DEEP: Final = 0.25
+DEEP: Final = 1.0
 """Seconds after which no further folder below the listed one is opened."""
 OVERHEAD: Final = 16
 """Bytes that a line may take beside the name and the indentation."""
@@ -125,7 +125,7 @@ def _list(arguments: ListArguments, workspace: Workspace) -> ToolResult:
         least = "" if root.exact else "at least "
         notes.append(f"incomplete: {least}{left:,} more entries of {top}; find files in it with glob")
     if late:
-        notes.append(f"folders opened only for {DEEP} s; list one of them to see more")
+        notes.append(f"folders opened only for {DEEP:.0f} s; list one of them to see more")
     body = "\n".join(lines) or "(empty folder)"
     data = {"entries": root.count, "shown": len(lines), "incomplete": left > 0 or late}
     return ToolResult(body + (f"\n({'; '.join(notes)})" if notes else ""), data=data)
@@ -166,8 +166,7 @@ def _opened(
     workspace: Workspace, root: _Folder, ignores: Ignores, open_all: bool, budget: _Budget, started: float
 ) -> bool:
     """Open folders level by level as long as all of one's entries fit; True where time ran out."""
-    level = [root]
-    depth = 1
+    level, depth, late = [root], 1, False
     while level:
         below: list[_Folder] = []
         for folder in level:
@@ -177,8 +176,9 @@ def _opened(
                     entry.ignored = ignores.ignored(path, entry.folder)
                 if not entry.folder or entry.ignored:
                     continue
-                if time.monotonic() - started > DEEP:
-                    return True
+                late = late or time.monotonic() - started > DEEP
+                if late:
+                    continue
                 entry.inside = _scanned(workspace, path, WIDE, started + DEEP)
                 inside = entry.inside
                 if inside.exact and inside.count == len(inside.entries) and budget.takes(inside, depth):
@@ -186,7 +186,7 @@ def _opened(
                 else:
                     inside.entries = []
         level, depth = below, depth + 1
-    return False
+    return late
 
 
 def _scanned(workspace: Workspace, path: str, limit: int, until: float) -> _Folder:

@@ -188,3 +188,15 @@ async def test_a_repository_of_seven_thousand_files_takes_a_tenth_of_a_second(pl
         await call(List(), place)
         taken.append(time.process_time() - started)
     assert min(taken) < 0.1
+
+
+async def test_without_time_folders_stay_closed_and_marks_are_made(
+    place: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(place, "src/a.py", "a.log", "build/x")
+    (place.root / ".gitignore").write_text("*.log\nbuild/\n")
+    monkeypatch.setattr("tools.listing.DEEP", -1.0)
+    assert await listed(place) == (
+        "build/  (ignored)\nsrc/\n.gitignore  13 B\na.log  1.5 kB (ignored)\n"
+        "(folders opened only for -1 s; list one of them to see more)"
+    )
