@@ -5,6 +5,7 @@ output.
 """
 
 import ctypes
+import gc
 import os
 import resource
 import signal
@@ -139,6 +140,7 @@ def _bind_to_parent(parent: int) -> None:
 
 def main() -> None:
     _bind_to_parent(int(sys.argv[1]))
+    gc.set_threshold(20_000, 20, 50)  # trees make many objects, and no cycles
     started = time.monotonic()
     try:
         Child(Journal(int(sys.argv[2]))).run()

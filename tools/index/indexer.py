@@ -25,6 +25,7 @@ MAX_REQUESTS: Final = 64
 MAX_DEATHS: Final = 12
 QUIET_S: Final = 60.0
 """A child that died so often within a minute is not started again for a minute."""
+OFTEN: Final = "the indexing process died too often; it is tried again in a minute"
 GRACE_S: Final = 2.0
 JOURNAL: Final = 8192
 """Bytes in which the child notes the file it works on, so that one that kills it is known."""
@@ -101,8 +102,10 @@ class Indexer:
             try:
                 answer, _ = await self._ask(request)
             except _Died as death:
-                if len(self._deaths) >= MAX_DEATHS or self._closed:
+                if self._closed:
                     return State("unavailable", message=str(death))
+                if len(self._deaths) >= MAX_DEATHS:
+                    return State("unavailable", message=OFTEN)
                 continue
             except OSError as error:
                 return State(
@@ -161,7 +164,7 @@ class Indexer:
         now = time.monotonic()
         self._deaths = [at for at in self._deaths if now - at < QUIET_S]
         if len(self._deaths) >= MAX_DEATHS:
-            raise _Died("the indexing process died too often; it is tried again in a minute")
+            raise _Died(OFTEN)
         if self._journal < 0:
             self._journal = _memory()
         self._process = await asyncio.create_subprocess_exec(

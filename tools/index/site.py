@@ -27,7 +27,7 @@ SWEEP_S: Final = 300.0
 SLICE_S: Final = 0.05
 BATCH_FILES: Final = 200
 BATCH_BYTES: Final = 4_000_000
-BATCH_S: Final = 0.25
+BATCH_S: Final = 0.5
 """What one transaction holds at most."""
 MAX_FOLDERS_LISTED: Final = 30
 RACY_NS: Final = 20_000_000
