@@ -61,8 +61,8 @@ class Replacement(BaseModel):
     new: str = Field(description="Text to put there, complete and verbatim.")
     anchor: str | None = Field(
         None,
-        description="A line of the file, such as a function's head: `old` is looked for in its block. With an "
-        "empty `old`: the definition to replace whole, such as Class.method.",
+        description="A line of the file, such as a function's head: `old` is looked for in its block. "
+        "With an empty `old`: the definition to replace whole, such as Class.method.",
     )
 
 
