@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _GRACE_S: Final = 0.1
+_SHELL_S: Final = 5.0
 _KILL_S: Final = 0.5
 _KEPT_OUTPUTS: Final = 8
 _LEFT_STREAMS: Final = 32
@@ -172,6 +173,7 @@ class ShellSession:
             raise AssertionError("the loop returns or raises")
 
     async def _execute(self, running: Command, sandbox: Sandbox) -> Outcome:
+        self._shell = self._shell or await self._identified(sandbox)
         number, token = sandbox.number(), secrets.token_hex(16)
         output = self._output(sandbox, number)
         live = LiveText(output, running.progress)
@@ -284,6 +286,17 @@ class ShellSession:
         if len(self._left) > _LEFT_STREAMS:
             self._left.pop(0).close()
         return left
+
+    async def _identified(self, sandbox: Sandbox) -> processes.Process | None:
+        """The shell, once the supervisor has started it: before a command can say that it ended."""
+        deadline = time.monotonic() + _SHELL_S
+        while sandbox.alive and time.monotonic() < deadline:
+            shell = sandbox.shell()
+            found = processes.identify(shell) if shell is not None else None
+            if found is not None:
+                return found
+            await asyncio.sleep(0.002)
+        return None
 
     def _on_shell_exit(self, code: int) -> None:
         """The supervisor says the shell ended. Anyone inside could say so: believe it if it is gone."""

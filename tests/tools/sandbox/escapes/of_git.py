@@ -38,6 +38,10 @@ def _submodule(root: Path) -> None:
     subprocess.run([*git, "-C", root, "submodule", "--quiet", "add", other, "sub"], check=True)
 
 
+def _nested(root: Path) -> None:
+    subprocess.run(["git", "init", "-q", root / "nested"], check=True)
+
+
 def _worktree_settings(root: Path) -> None:
     subprocess.run(["git", "-C", root, "config", "extensions.worktreeConfig", "true"], check=True)
 
@@ -129,6 +133,14 @@ echo 'gitdir: ../other' > p; mv -f p sub/.git; echo 'gitdir: ../other' > sub/.gi
 """,
         prepare=_submodule,
         control=False,
+    ),
+    _planted(
+        "the configuration of a nested repository",
+        r"""printf '[core]\nfsmonitor=@ROOT@/evil\n' >> nested/.git/config
+cp evil nested/.git/hooks/pre-commit; echo ../../other > nested/.git/commondir
+cp -r .git other; printf '[core]\nfsmonitor=@ROOT@/evil\n' >> other/config
+""",
+        prepare=_nested,
     ),
     _planted(
         "filters of attributes",

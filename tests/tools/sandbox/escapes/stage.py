@@ -263,7 +263,7 @@ def _git_of_the_host_runs(stage: Stage) -> list[str]:
     """What a person does next, with their own git: nothing of the workspace may run."""
     mark = stage.outside / "ran"
     git = ["git", "-c", "safe.directory=*", "-c", "user.name=x", "-c", "user.email=x@x"]
-    for folder in (stage.root, stage.root / "sub"):
+    for folder in (stage.root, stage.root / "sub", stage.root / "nested"):
         if not folder.is_dir():
             continue
         for words in (

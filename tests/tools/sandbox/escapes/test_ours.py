@@ -92,8 +92,9 @@ head -c 300000 /dev/urandom > /proc/$PPID/fd/4""",
 
 @pytest.mark.parametrize("spoof", SPOOFS.values(), ids=SPOOFS)
 async def test_a_status_is_not_believed(hands: Hands, spoof: str) -> None:
-    result = await hands(f"({spoof}) 2>/dev/null </dev/null & wait; (exit 7)", timeout_s=20)
-    assert result.data["exit_code"] == 7
+    for _ in range(2):  # the first command of a shell, and a later one
+        result = await hands(f"({spoof}) 2>/dev/null </dev/null & wait; (exit 7)", timeout_s=20)
+        assert result.data["exit_code"] == 7
     assert (await hands("echo next")).text.startswith("next")
     assert (await (await hands.session.sandbox()).run(["sh", "-c", "exit 5"])).exit_code == 5
 
