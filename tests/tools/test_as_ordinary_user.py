@@ -48,6 +48,7 @@ exec setpriv --reuid UID --regid UID --clear-groups --inh-caps=-all \
         "tests/tools/test_{write,delete,move,transaction,notebook}.py",
         "tests/tools/test_apply_patch{,_scenarios}.py",
         "tests/tools/test_{listing,glob}.py -m 'not budget'",
+        "tests/tools/snapshots/test_{take,restore}.py",
     ],
 )
 def test_everything_holds_for_an_ordinary_user(tests: str) -> None:
