@@ -2,9 +2,11 @@
 
 import asyncio
 import os
+import signal
 import socket
 import stat
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -12,6 +14,8 @@ import pytest
 
 from tools.snapshots import DamagedStore, Limits, Snapshot, SnapshotError, SnapshotStore, UnknownSnapshot
 from tools.workspace import content_hash
+
+HERE = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -328,3 +332,57 @@ async def test_two_stores_and_many_takes_share_a_folder(root: Path, store: Snaps
     other = SnapshotStore(store.folder)
     trees = await asyncio.gather(*(one.take(root) for one in (store, other) for _ in range(4)))
     assert len({snapshot.tree for snapshot in trees}) == 1
+
+
+DYING = """
+import os, signal, sys
+from pathlib import Path
+from tools.snapshots import SnapshotStore
+
+root, folder, left = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+real = os.replace
+
+def replace(*given, **named):
+    global left
+    left -= 1
+    if left < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(*given, **named)
+
+os.replace = replace
+store = SnapshotStore(folder)
+store._take(root, store.limits)
+"""
+
+
+@pytest.mark.case("agent-21")
+async def test_killed_amid_a_snapshot_the_store_is_readable_and_no_repository_was_touched(
+    root: Path, store: SnapshotStore
+) -> None:
+    (root / "nested").mkdir()
+    git(root, "init", "-q")
+    git(root / "nested", "init", "-q")
+    (root / "nested" / "x").write_text("x")
+    before = {path: path.lstat() for path in sorted(root.rglob("*"))}
+    status = git(root / "nested", "--no-optional-locks", "status", "--porcelain")
+    first = await store.take(root)
+    (root / "b.txt").write_text("changed")
+    for left in range(6):
+        (root / f"more{left}").write_text(str(left))
+        arguments = [sys.executable, "-c", DYING, str(root), str(store.folder), str(left)]
+        ran = subprocess.run(arguments, cwd=HERE, capture_output=True, text=True)
+        assert ran.returncode in (0, -signal.SIGKILL), ran.stderr
+        again = SnapshotStore(store.folder)
+        assert (await again.read((await again.entries(first.tree))[b"b.txt"].name)) == b"b\n"
+        now = await again.take(root)
+        for entry in (await again.entries(now.tree)).values():
+            if entry.stored:
+                await again.read(entry.name)
+    (root / "b.txt").write_text("b\n")
+    for path, found in before.items():
+        if ".git" in path.parts:
+            now_found = path.lstat()
+            assert (now_found.st_ino, now_found.st_mtime_ns) == (found.st_ino, found.st_mtime_ns), path
+    assert git(root / "nested", "--no-optional-locks", "status", "--porcelain") == status
+    await store.sweep(young_s=0)
+    assert not list((store.folder / "new").iterdir())
