@@ -45,6 +45,8 @@ async def candidates(index: "Index | None", start: Entry, wanted: Needed) -> Can
     """Which files of a folder to look at; None where only looking at all of them can tell."""
     if index is None or start.kind != "directory" or not wanted.literals or index.state.phase != "fresh":
         return None
+    if index.state.left_out.get("beyond"):
+        return None  # the index does not know all files, and asking would cost time
     state = await index.refresh(None, PATIENCE)
     if not state.complete or state.left_out.get("beyond"):
         return None
