@@ -23,6 +23,7 @@ from agent.step import generate
 from agent.undo import finish_changes
 from agent.workspace_facts import Facts
 from tools.errors import EnvironmentFault
+from tools.transaction import recover as mend
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +79,11 @@ async def recover(session: Session) -> None:
     if session.workspace.snapshots is not None:
         await finish_changes(session)
     async with session.recovery:
-        await close_calls(session, "interrupted", "Interrupted: the server stopped before this call ended.")
+        said = "Interrupted: the server stopped before this call ended."
+        if state.pending_calls:
+            mended = await asyncio.to_thread(mend, session.workspace.root)
+            said += f" What it had half done was taken back: {', '.join(mended)}." if mended else ""
+        await close_calls(session, "interrupted", said)
         if state.running:
             ended = TurnEnded(
                 reason="interrupted", message="the server stopped during this turn", steps=state.steps

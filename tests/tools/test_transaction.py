@@ -12,7 +12,11 @@ from typing import Any
 import orjson
 import pytest
 
+from agent import loop
+from agent.log import MemoryLog
 from tests.support.calling import call, saw, tree, workspace
+from tests.support.scripted_model import ScriptedModel
+from tests.support.turns import opened, turn
 from tools.apply_patch import ApplyPatch
 from tools.errors import EnvironmentFault
 from tools.transaction import FileWrite, Transaction, recover
@@ -141,6 +145,20 @@ async def test_the_next_patch_mends_what_a_dead_process_left(root: Path) -> None
         place.seen[name] = content_hash(BEFORE[name])
     await call(ApplyPatch(), place, patch="*** Begin Patch\n*** Update File: b\n@@\n-b\n+B\n*** End Patch\n")
     assert tree(root) == {**BEFORE, "b": b"B\n"}
+
+
+async def test_a_session_that_is_opened_again_mends_it_and_says_so(root: Path) -> None:
+    with ScriptedModel([{"calls": [{"name": "apply_patch", "arguments": {"patch": "…"}}]}, "Done."]) as model:
+        async with opened(root, model) as session:
+            await turn(session)
+            events = session.log.events  # pyright: ignore[reportAttributeAccessIssue] - a MemoryLog
+        dies(root, "half")
+        assert files(root) not in (BEFORE, AFTER)
+        generation = next(at for at, event in enumerate(events) if event.type == "generation")
+        async with opened(root, model, log=MemoryLog(session.id, events[: generation + 1])) as again:
+            await loop.recover(again)
+            assert tree(root) == BEFORE
+            assert "What it had half done was taken back: " in again.state.messages[-1]["content"]
 
 
 def test_what_somebody_wrote_after_the_crash_stays(root: Path) -> None:
