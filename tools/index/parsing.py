@@ -37,6 +37,7 @@ _SCOPES: Final = frozenset(
 )
 _NEVER: Final = frozenset({"if", "else", "for", "while", "switch", "return"})
 """What a parser takes for the name of a function where it has lost its way."""
+_NO_KINDS: Final = frozenset({"name", "container", "_call"})
 _WEAK: Final = frozenset({"field", "variable", "type"})
 """Kinds that give way where the same name is also found as something more definite."""
 
@@ -84,6 +85,8 @@ class _Grammar:
     parser: "Parser"
     query: "Query"
     errors: "Query"
+    kinds: dict[int, str]
+    """By pattern, as they are met: what it captures a definition as."""
 
 
 @cache
@@ -94,7 +97,7 @@ def _grammar(name: str) -> _Grammar:
     grammar = tree_sitter.Language(known.grammar())
     query = tree_sitter.Query(grammar, known.definitions + known.blanks)
     errors = tree_sitter.Query(grammar, "(ERROR) @error (MISSING) @missing")
-    return _Grammar(known, tree_sitter.Parser(grammar), query, errors)
+    return _Grammar(known, tree_sitter.Parser(grammar), query, errors, {})
 
 
 def parse(name: str, data: bytes, flaws: bool = False) -> tuple[Parsed, dict[bytes, list[int]]]:
@@ -110,21 +113,17 @@ def parse(name: str, data: bytes, flaws: bool = False) -> tuple[Parsed, dict[byt
     if root.has_error and _is_rubble(root):
         # A cursor takes quadratic time to pass the countless children of such a node.
         return Parsed(name, (), 1, (Flaw(1),)), {}
-    blanked = bytearray(data)
+    spans: list[tuple[int, int]] = []
     found: dict[int, tuple[str, Node, Node, Node | None]] = {}
-    for _, captures in tree_sitter.QueryCursor(grammar.query).matches(root):
+    kinds = grammar.kinds
+    for pattern, captures in tree_sitter.QueryCursor(grammar.query).matches(root):
         if (blanks := captures.get("blank")) is not None:
-            for node in blanks:
-                start, end = node.start_byte, node.end_byte
-                # Line ends stay, so that lines can be counted on what is left.
-                blanked[start:end] = (
-                    b" " * (end - start)
-                    if b"\n" not in data[start:end]
-                    else re.sub(rb"[^\n]", b" ", data[start:end])
-                )
+            spans += [node.byte_range for node in blanks]
             continue
         title = captures["name"][0]
-        kind = next(key for key in captures if key not in ("name", "container", "_call"))
+        kind = kinds.get(pattern)
+        if kind is None:
+            kind = kinds[pattern] = next(key for key in captures if key not in _NO_KINDS)
         known = found.get(title.start_byte)
         if known is None or (known[0] in _WEAK and kind not in _WEAK):
             container = captures.get("container")
@@ -133,13 +132,27 @@ def parse(name: str, data: bytes, flaws: bool = False) -> tuple[Parsed, dict[byt
     broken = _flaws(grammar, root) if flaws and root.has_error else (0, ())
     cut = len(symbols) > MAX_SYMBOLS
     parsed = Parsed(name, tuple(symbols[:MAX_SYMBOLS]), *broken, cut)
-    return parsed, _words(bytes(blanked), grammar.language)
+    return parsed, _words(_code(data, spans), grammar.language)
+
+
+def _code(data: bytes, spans: list[tuple[int, int]]) -> bytes:
+    """The text without what is no code; its line ends stay, so that lines can be counted."""
+    spans.sort()
+    pieces: list[bytes] = []
+    at = 0
+    for start, end in spans:
+        if start >= at:
+            pieces.append(data[at:start])
+            pieces.append(b"\n" * data.count(b"\n", start, end) or b" ")
+            at = end
+    pieces.append(data[at:])
+    return b"".join(pieces)
 
 
 def _symbols(
     known: "Language", data: bytes, found: "dict[int, tuple[str, Node, Node, Node | None]]"
 ) -> list[Symbol]:
-    lines = data.split(b"\n")
+    lines = data.split(b"\n") if known.doc == "above" else []
     placed: list[tuple[int, int, int, Node, tuple[str, Node, Node, Node | None]]] = []
     for at, one in found.items():
         outer = one[2]
