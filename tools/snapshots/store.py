@@ -7,9 +7,11 @@ redacts them first. All work is done in threads.
 import asyncio
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 from tools.merge import Hunk
 from tools.snapshots import manifest, references, undoing
@@ -23,6 +25,9 @@ from tools.snapshots.sweeping import Swept, sweep
 from tools.snapshots.taking import Known, Snapshot, take
 from tools.snapshots.undoing import UndoPlan
 from tools.snapshots.walk import Limits
+
+LOOKS: Final = 2
+"""Workspaces that are looked at, restored or swept at the same time."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -48,6 +53,8 @@ class SnapshotStore:
         self._objects: Objects | None = None
         self._known: dict[Path, Known] = {}
         self._lock = threading.Lock()
+        # Whole looks at a workspace take seconds where it is large: they must not keep short work waiting.
+        self._looks = ThreadPoolExecutor(LOOKS, "snapshots")
 
     # ---- content
 
@@ -71,7 +78,7 @@ class SnapshotStore:
         Raises:
             SnapshotError: the workspace cannot be read, or the store not be written.
         """
-        return await self._run(self._take, root, limits or self.limits)
+        return await self._look(self._take, root, limits or self.limits)
 
     async def entries(self, tree: str) -> dict[bytes, Entry]:
         """Every path of a snapshot. Raises `UnknownSnapshot`."""
@@ -91,7 +98,7 @@ class SnapshotStore:
             RestoreRefused: the snapshot is empty, or partial and `only` is not given.
             SnapshotError: it cannot be read, or the workspace not be written.
         """
-        return await self._run(self._restore, root, tree, only)
+        return await self._look(self._restore, root, tree, only)
 
     async def undo(
         self,
@@ -120,7 +127,7 @@ class SnapshotStore:
         Raises:
             SnapshotError: the store or the workspace cannot be written.
         """
-        return await self._run(self._apply, root, plan)
+        return await self._look(self._apply, root, plan)
 
     async def finish(self, root: Path) -> list[tuple[dict[str, Any], Applied]]:
         """Finish restores and undos that a crash broke off: what each was (`{"restore": tree}` or
@@ -142,8 +149,8 @@ class SnapshotStore:
     ) -> Swept:
         """Delete what nobody needs; see `tools.snapshots.sweeping.sweep`."""
         if young_s is None:
-            return await self._run(lambda: sweep(self.objects, keep, budget))
-        return await self._run(lambda: sweep(self.objects, keep, budget, young_s))
+            return await self._look(lambda: sweep(self.objects, keep, budget))
+        return await self._look(lambda: sweep(self.objects, keep, budget, young_s))
 
     # ---- what is done in threads
 
@@ -158,6 +165,13 @@ class SnapshotStore:
     async def _run(self, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
         try:
             return await asyncio.to_thread(work, *given, **named)
+        except OSError as error:
+            raise unwritable(self.folder, error) from error
+
+    async def _look(self, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._looks, partial(work, *given, **named))
         except OSError as error:
             raise unwritable(self.folder, error) from error
 
