@@ -174,7 +174,7 @@ def user_of(root: Path) -> tuple[int, int] | None:
             "the workspace, and they are never run as root: give the folder to another account "
             "(`chown -R`), or start the server as an ordinary user."
         )
-    return status.st_uid, status.st_gid
+    return status.st_uid, status.st_gid or status.st_uid  # the group of root opens doors, too
 
 
 def tasks_of(uid: int) -> int:

@@ -223,3 +223,15 @@ async def test_the_report_names_what_it_does_not_hold() -> None:
     assert any(".git/config" in text for text in report.weaknesses)
     assert any("sockets" in text for text in report.lacks)
     assert (await asyncio.to_thread(probe_tier, "bubblewrap")).weaknesses != report.weaknesses
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only a root server runs commands as somebody else")
+async def test_commands_never_have_roots_group(root: Path, home: Path) -> None:
+    os.chown(root, OTHER, 0)
+    sandbox = await start(SandboxPolicy(tier="landlock"), root)
+    try:
+        ran = await sandbox.run(["sh", "-c", "id -u; id -G; echo x > made"])
+        assert ran.stdout.split() == [str(OTHER).encode()] * 2
+        assert (root / "made").stat().st_uid == OTHER
+    finally:
+        await sandbox.close()
