@@ -1,0 +1,44 @@
+"""What `etude doctor` and `etude config show` say about the confinement of commands."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def ran(*words: str, tier: str, home: Path) -> list[dict[str, str]]:
+    environment = {
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "HOME": str(home),
+        "ETUDE_DATA": str(home / "data"),
+        "ETUDE_CONFIG": str(home / "etude.toml"),
+        "ETUDE_SANDBOX__TIER": tier,
+    }
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "etude.py"), *words, "--json"],
+        env=environment, capture_output=True, text=True, cwd=home, timeout=120,
+    )  # fmt: skip
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("tier", ["auto", "landlock", "none"])
+def test_the_tier_is_said_with_what_it_does_not_hold(tier: str, tmp_path: Path) -> None:
+    found = next(one for one in ran("doctor", tier=tier, home=tmp_path) if one["name"] == "sandbox")
+    if tier == "none":
+        assert found["state"] == "note"
+        assert "unconfined" in found["found"]
+        assert found["remedy"]
+    elif found["found"].startswith("landlock: "):
+        assert found["state"] == "note"
+        assert ".git/config" in found["found"]
+        assert "no sockets" in found["found"]
+        assert "bubblewrap" in found["remedy"] or "bubblewrap" in found["found"]
+    else:
+        assert "does not hold" in found["found"] or found["remedy"]
+    shown = ran("config", "show", tier=tier, home=tmp_path)
+    effect = next(one["sandbox"] for one in shown if "sandbox" in one)
+    assert found["found"].partition(":")[0] in effect or "none" in effect
