@@ -28,7 +28,9 @@ STEP_LIMITS: Final = Limits(seconds=4.0)
 NOTE_WAIT_S: Final = 1.0
 """How long the first model call waits for what a person has changed."""
 QUICK_MS: Final = 400.0
-"""A workspace whose last snapshot took longer is not looked at before commands as well."""
+"""Processor time: a workspace whose last snapshot took longer is not looked at before commands as well."""
+FRESH: Final = 200
+"""Files read anew from which on a snapshot does not say what the next one costs."""
 USER_EDITS: Final = 100
 """`user_edit` events of one checkpoint; more are counted."""
 DIFF_BYTES: Final = 256 * 1024
@@ -50,7 +52,7 @@ class Checkpoints:
         self.before = session.state.tree
         self.certain = not session.state.unsettled and not self._jobs()
         self.edits: Edits = {}
-        self.took_ms = 0.0
+        self.cost_ms = 0.0
         self.dirty = False
         self._stop_listening: Callable[[], None] | None = None
         self._first: asyncio.Task[Snapshot | SnapshotError] | None = None
@@ -79,7 +81,7 @@ class Checkpoints:
             return
         await self._prompted()
         self.edits, self.dirty = {}, True
-        if self._says_all(generation) or self.took_ms > QUICK_MS:
+        if self._says_all(generation) or self.cost_ms > QUICK_MS:
             return
         await self._record("user", step, await self._take(STEP_LIMITS), certain=not self._jobs())
 
@@ -92,11 +94,14 @@ class Checkpoints:
         await self._record("step", step, found, certain=accounted, edits=self.edits if accounted else None)
         self.dirty = False
 
-    async def end(self) -> None:
-        """At the turn's end: what a step that was broken off, or a job in the background, has done."""
+    async def end(self, *, stopped: bool) -> None:
+        """At the turn's end: what a step that was broken off, or a job in the background, has done.
+
+        A turn that was `stopped` does not wait for the state at its prompt, which nothing has changed yet.
+        """
         if self.store is None:
             return
-        if self._first is not None and self._first.done() and not self.dirty:
+        if self._first is not None and (self._first.done() or not stopped):
             await self._prompted()
         if self.dirty or self._jobs():
             found = await self._take(STEP_LIMITS)
@@ -124,7 +129,8 @@ class Checkpoints:
         except SnapshotError as error:
             log.warning("no snapshot of %s: %s", self.session.workspace.root, error)
             return error
-        self.took_ms = snapshot.took_ms
+        if snapshot.read < FRESH:
+            self.cost_ms = snapshot.cpu_ms
         return snapshot
 
     async def _record(

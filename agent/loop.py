@@ -230,9 +230,10 @@ async def _end(
 ) -> None:
     state = session.state
     await session.settle()
-    if end.reason not in ("cancelled", "interrupted"):
+    stopped = end.reason in ("cancelled", "interrupted")
+    if not stopped:
         await facts.record()
-    await checkpoints.end()
+    await checkpoints.end(stopped=stopped)
     if end.reason == "cancelled":
         await close_calls(session, "cancelled", "Cancelled: the user stopped this turn.")
     else:
