@@ -309,7 +309,8 @@ async def relay(first: bytes, here: Streams, there: Streams) -> None:
                     writer.write(data)
                     await writer.drain()
                     idle.reschedule(loop.time() + _IDLE_S)
-                writer.write_eof()
+                if not writer.is_closing():
+                    writer.write_eof()
 
             async with asyncio.TaskGroup() as both:
                 both.create_task(carry(here[0], there[1]))
