@@ -258,10 +258,13 @@ def _apply(
                 sent.append(one)
                 _send(workspace, one.path, one.after, loop)
     except BaseException:
+        transaction.undo()
         for one in reversed(sent[:-1]):
             assert one.before is not None
-            _send(workspace, one.path, one.before.data, loop)
-        transaction.undo()
+            try:
+                _send(workspace, one.path, one.before.data, loop)
+            except ToolError:
+                continue  # this editor is gone too; the others still get their text back
         raise
     transaction.commit()
     return transaction.modes

@@ -15,6 +15,7 @@ from tools.applying import NoMatch
 from tools.confinement import Place
 from tools.errors import EnvironmentFault, InvalidArguments, OutsideWorkspace, ToolError
 from tools.files import NotFound
+from tools.patch import parse
 from tools.read import Read
 from tools.result import ToolResult
 from tools.stale import Stale
@@ -178,6 +179,28 @@ async def test_an_editor_that_fails_undoes_the_disk_and_the_other_editors(place:
     assert shown == {"a": "ua\n", "d": "ud\n"} and tree(place.root) == BEFORE and litter(place) == []
 
 
+async def test_an_editor_that_is_gone_for_good_still_leaves_the_disk_as_it_was(place: Workspace) -> None:
+    place.buffers = {name: Buffer(f"u{name}\n") for name in "ade"}
+    (place.root / "e").write_bytes(b"e\n")
+    for name in "ade":
+        await call(Read(), place, path=name)
+    shown = {name: f"u{name}\n" for name in "ade"}
+
+    async def through(path: str, content: str) -> None:
+        if path == "e" or content == "ud\n":  # it goes amid the third write, and d's goes with it
+            raise EnvironmentFault(f"the editor of {path} is gone")
+        shown[path] = content
+
+    place.write_through = through
+    text = "*** Begin Patch\n*** Delete File: b\n*** Add File: c\n+c\n" + "".join(
+        f"*** Update File: {name}\n@@\n-u{name}\n+U\n" for name in "ade"
+    )
+    with pytest.raises(EnvironmentFault, match="the editor of e is gone"):
+        await patch(place, text + "*** End Patch\n")
+    assert shown == {"a": "ua\n", "d": "U\n", "e": "ue\n"}
+    assert tree(place.root) == {**BEFORE, "e": b"e\n"} and litter(place) == []
+
+
 @pytest.mark.parametrize("late", [False, True])
 async def test_a_cancelled_patch_is_whole_or_nothing(
     place: Workspace, monkeypatch: pytest.MonkeyPatch, late: bool
@@ -284,6 +307,13 @@ async def test_many_places_are_bounded_in_text_and_time(place: Workspace) -> Non
     result = await patch(place, f"*** Begin Patch\n*** Update File: big\n{body}*** End Patch\n")
     assert time.process_time() - started < 20
     assert result.data["added"] == 167 and len(result.text) < 8_000 and "more lines of diff" in result.text
+
+
+def test_what_is_wrapped_around_a_patch_costs_nothing() -> None:
+    blank = "\n" * 900_000
+    started = time.process_time()
+    (section,) = parse(f"{blank}```diff\n{blank}{update('a', 'x', 'y')}\n```\n")
+    assert section.path == "a" and time.process_time() - started < 10
 
 
 async def test_the_result_names_the_tolerance_that_was_used(place: Workspace) -> None:

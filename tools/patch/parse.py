@@ -41,16 +41,17 @@ def parse(text: str) -> list[Section]:
 
 def _unwrapped(lines: list[tuple[int, str]]) -> list[tuple[int, str]]:
     """The lines without blank ones around them, a Markdown fence, a shell's here-document."""
+    begin, rest = 0, len(lines)
     while True:
-        while lines and not lines[0][1].strip():
-            lines = lines[1:]
-        rest = len(lines)
-        while rest and not lines[rest - 1][1].strip():
-            rest -= 1
-        if rest > 1:
-            first, last = lines[0][1].rstrip(), lines[rest - 1][1].rstrip()
-            fence, heredoc = _FENCE.match(first), _HEREDOC.match(first)
-            if (fence and last == fence[1]) or (heredoc and last == heredoc[1]):
-                lines = lines[1 : rest - 1]
-                continue
-        return lines
+        while begin < rest and not lines[begin][1].strip():
+            begin += 1
+        end = rest
+        while begin < end and not lines[end - 1][1].strip():
+            end -= 1
+        if end - begin < 2:
+            return lines[begin:rest]
+        first, last = lines[begin][1].rstrip(), lines[end - 1][1].rstrip()
+        fence, heredoc = _FENCE.match(first), _HEREDOC.match(first)
+        if not ((fence and last == fence[1]) or (heredoc and last == heredoc[1])):
+            return lines[begin:rest]
+        begin, rest = begin + 1, end - 1

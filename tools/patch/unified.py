@@ -148,10 +148,10 @@ def _name(section: Section, before: str, after: str) -> None:
         section.kind = "add"
     elif after == NOTHING:
         section.kind = "delete"
-    name = before if section.kind == "delete" or (section.kind == "update" and after == NOTHING) else after
+    name = before if section.kind == "delete" else after
     section.path = name
-    prefixed = before in (NOTHING,) or before.startswith(("a/", "i/", "c/", "w/", "o/"))
-    prefixed &= after in (NOTHING,) or after.startswith(("b/", "w/", "i/"))
+    prefixed = before == NOTHING or before.startswith(("a/", "i/", "c/", "w/", "o/"))
+    prefixed &= after == NOTHING or after.startswith(("b/", "w/", "i/"))
     if prefixed and name != NOTHING:
         section.path, section.plain = name[2:], name
     elif section.kind == "update" and before != after:
