@@ -108,8 +108,7 @@ class McpConnection:
             raise self._fault(f"failed: {type(error).__name__}: {str(error)[:500]}") from error
         finally:
             call.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait({call}, timeout=1)
+            await asyncio.wait({call}, timeout=1)
         if not isinstance(result, CallToolResult):
             raise self._fault("answered with something that is no result of a tool")
         return result

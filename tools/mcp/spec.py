@@ -6,8 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-_NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_UNNAMED: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _LONGEST: Final = 65_536
+
+
+def callable_name(name: str) -> str:
+    """A name with only the characters that models may call tools by."""
+    return _UNNAMED.sub("_", name)
 
 
 class McpSpecError(ValueError):
@@ -41,7 +46,7 @@ class McpSpec:
     @property
     def prefix(self) -> str:
         """The name as tool names carry it."""
-        return _NAME.sub("_", self.name).strip("_")[:24] or "server"
+        return callable_name(self.name).strip("_")[:24] or "server"
 
     @property
     def shown(self) -> str:

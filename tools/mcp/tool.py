@@ -1,7 +1,6 @@
 """One tool of an MCP server, with the shape of our own tools."""
 
 import copy
-import re
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import orjson
@@ -10,6 +9,7 @@ from pydantic import ConfigDict
 from tools.errors import InvalidArguments
 from tools.excerpt import excerpt
 from tools.mcp.connection import McpConnection
+from tools.mcp.spec import callable_name
 from tools.output import clean
 from tools.result import Proposal, ToolResult
 from tools.tool import Arguments, Kind, Progress, Tool
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from mcp.types import CallToolResult
     from mcp.types import Tool as Definition
 
-_NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _LONGEST_NAME: Final = 64
 _LONGEST_DESCRIPTION: Final = 4_000
 _LARGEST_SCHEMA: Final = 16_384
@@ -87,7 +86,7 @@ def offered(connection: McpConnection, definitions: "list[Definition]") -> dict[
     """Tools by the name the model calls them: `mcp__SERVER__TOOL`, shortened and made unique."""
     tools: dict[str, Tool] = {}
     for definition in definitions:
-        stem = f"mcp__{connection.spec.prefix}__{_NAME.sub('_', definition.name)}"[:_LONGEST_NAME]
+        stem = f"mcp__{connection.spec.prefix}__{callable_name(definition.name)}"[:_LONGEST_NAME]
         name, number = stem, 2
         while name in tools:
             name = f"{stem[: _LONGEST_NAME - 3]}_{number}"
