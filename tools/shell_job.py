@@ -36,7 +36,7 @@ class Job:
         self._stream = stream
         self._started = time.monotonic()
         self._duration: float | None = None
-        sandbox.dead.add_done_callback(lambda _: self._finish(None))
+        sandbox.dead.add_done_callback(self._on_death)
 
     @property
     def running(self) -> bool:
@@ -59,6 +59,9 @@ class Job:
     def on_status(self, future: "asyncio.Future[Status]") -> None:
         if not future.cancelled():
             self._finish(future.result().code)
+
+    def _on_death(self, _: object) -> None:
+        self._finish(None)
 
     def _finish(self, code: int | None) -> None:
         if self.running:
@@ -118,6 +121,8 @@ class Job:
         await self._stream.drain(grace_s if not self.running else 0)
 
     def close(self) -> None:
+        """Let go of its files; its output can be read no more."""
+        self._sandbox.dead.remove_done_callback(self._on_death)
         self._finish(None)
         self._stream.close()
         self.output.spool.close()

@@ -30,6 +30,8 @@ _KILL_S: Final = 0.5
 _KEPT_OUTPUTS: Final = 8
 _LEFT_STREAMS: Final = 32
 _JOBS: Final = 16
+_ENDED_JOBS: Final = 32
+"""Jobs that have ended and can still be read."""
 
 
 class ShellSession:
@@ -358,8 +360,16 @@ class ShellSession:
                 job.close()
                 raise
             self._find(job, sandbox, answer.code)
+            self._forget_oldest()
             self.jobs[job.id] = job
             return job
+
+    def _forget_oldest(self) -> None:
+        """Each job that can be read holds an open file and its output on disk."""
+        ended = [job for job in self.jobs.values() if not job.running]
+        for job in ended[: max(len(ended) - _ENDED_JOBS, 0)]:
+            del self.jobs[job.id]
+            job.close()
 
     async def end(self, job: Job) -> bool:
         """Kill a job and all it started; whether nothing was left.

@@ -1,6 +1,7 @@
 """Background jobs through `shell_read`, `shell_send` and `shell_kill`."""
 
 import json
+import os
 import time
 from typing import Any
 
@@ -34,6 +35,22 @@ async def test_each_read_shows_what_is_new(shell: Hands) -> None:
     assert ended.data["tier"] == "bubblewrap"
     again = await call(ShellRead, shell, job=f"job {job}")
     assert again.text.startswith("(no new output)")
+
+
+async def test_of_jobs_that_ended_only_the_newest_are_kept(shell: Hands) -> None:
+    first = (await shell("echo first", background=True)).data["job"]
+    running = (await shell("sleep 600", background=True)).data["job"]
+    for _ in range(32):
+        await shell("echo more", background=True)
+    last = (await shell("echo more", background=True)).data["job"]
+    files = len(os.listdir("/proc/self/fd"))
+    for _ in range(8):
+        last = (await shell("echo more", background=True)).data["job"]
+    assert len(os.listdir("/proc/self/fd")) <= files
+    with pytest.raises(InvalidArguments, match="no job"):
+        await call(ShellRead, shell, job=first)
+    assert (await call(ShellRead, shell, job=running)).data["running"]
+    assert (await call(ShellRead, shell, job=last)).data["exit_code"] == 0
 
 
 async def test_waiting_ends_at_its_time(shell: Hands) -> None:
