@@ -55,8 +55,11 @@ def files_below(
     """Paths of regular files below `folder` (canonical), relative to it, in no order. Blocks: for a thread.
 
     With `all_files`, ignored ones too; git's own folder never. Rules of ignore files above `folder` are not
-    applied. Ends at `deadline` (monotonic) or when `stop`
-    is set. The names are ripgrep's: look at each one again before it is shown.
+    applied. Ends at `deadline` (monotonic) or when `stop` is set. The names are ripgrep's: look at each one
+    again before it is shown.
+
+    Raises:
+        ToolError: `folder` is no folder of the workspace; EnvironmentFault: ripgrep failed.
     """
     with open_folder(root, folder) as descriptor:
         given = f"{_PROC}/{descriptor}" if os.path.exists(_PROC) else str(root / folder)
@@ -104,5 +107,5 @@ def _names(
                 *whole, held = (held + chunk).split(b"\0")
                 yield from map(os.fsdecode, whole)
     walk.complaint = complaints.decode("utf-8", "replace").strip()
-    if process.wait() == 2 and "No such file" not in walk.complaint and not walk.complaint:
+    if process.wait() == 2 and not walk.complaint:
         raise EnvironmentFault("ripgrep failed to list the files and did not say why. Try again.")
