@@ -183,7 +183,10 @@ async def _spawn(
     safe = scripts.trusted(toolchains.path, (root, policy.seen(root, root)))
     _write_scripts(run, inside, (control_theirs, status_theirs, runner_theirs), pids, safe)
     script = f"{inside}/supervisor.sh"
-    supervisor = [*_bash(), "--noprofile", "--norc", script, run.name]
+    # The name is what `leftovers` knows it by. In the other tiers a process of ours ends everything by
+    # itself, and must not be ended before it has.
+    named = [run.name] if tier == "bubblewrap" else []
+    supervisor = [*_bash(), "--noprofile", "--norc", script, *named]
     uid = os.getuid()
     block: int | None = None
     environment: dict[str, str] = {"PATH": "/usr/bin:/bin"}
