@@ -3,16 +3,16 @@
 import hashlib
 import hmac
 import ipaddress
-import os
 import re
 import secrets
-import tempfile
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import orjson
+
+from server.private import write_private
 
 LOCAL_USER = "local"
 CODE_LIFE_S = 600.0
@@ -103,13 +103,7 @@ class Tokens:
         self._stamp = stamp
 
     def _write(self, tokens: Iterable[NamedToken]) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=".tokens-")  # mode 0600
-        with os.fdopen(handle, "wb") as file:
-            file.write(orjson.dumps({"tokens": [asdict(token) for token in tokens]}))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, self.path)
+        write_private(self.path, orjson.dumps({"tokens": [asdict(token) for token in tokens]}))
         self._stamp = None
         self._refresh()
 
@@ -125,13 +119,7 @@ def own_token(path: Path) -> str:
     except (FileNotFoundError, UnicodeDecodeError):
         pass
     token = secrets.token_urlsafe(32)
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".token-")  # mode 0600
-    with os.fdopen(handle, "w") as file:
-        file.write(token + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(name, path)
+    write_private(path, f"{token}\n".encode())
     return token
 
 

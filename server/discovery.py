@@ -2,12 +2,12 @@
 
 import json
 import os
-import tempfile
 import urllib.request
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from server.places import server_file
+from server.private import write_private
 
 HEALTH_S = 5.0
 
@@ -27,11 +27,7 @@ def announce(info: ServerInfo, path: Path | None = None) -> ServerInfo | None:
     """Write `server.json` (mode 0600), whole or not at all. Returns the living server that stood there."""
     path = path or server_file()
     before = read(path)
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".server-")
-    with os.fdopen(handle, "w") as file:
-        json.dump(asdict(info), file)
-    os.replace(name, path)
+    write_private(path, json.dumps(asdict(info)).encode())
     return before if before is not None and before.pid != info.pid and _alive(before.pid) else None
 
 

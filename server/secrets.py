@@ -1,15 +1,14 @@
 """The secrets a server itself knows, the key that makes placeholders last, and logs without either."""
 
 import logging
-import os
 import secrets
-import tempfile
 import weakref
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from agent.events import Event
+from server.private import write_private
 from tools.mcp import McpSpec
 from tools.redaction import Redactor, environment_secrets
 
@@ -95,21 +94,10 @@ def placeholder_key(path: Path) -> bytes:
     try:
         if len(key := _read(path)) == KEY_BYTES:
             return key
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".redaction-")  # mode 0600
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(secrets.token_bytes(KEY_BYTES))
-                file.flush()
-                os.fsync(file.fileno())
-            if not _read(path):
-                path.unlink(missing_ok=True)
-            try:
-                os.link(name, path)  # whoever comes first makes it; it is never replaced
-            except FileExistsError:
-                pass
-        finally:
-            os.unlink(name)
+        if not key and path.exists() and not _read(path):
+            path.unlink()  # an empty one, which nobody can have used
+        # Whoever comes first makes it: what another server has begun to use is never replaced.
+        write_private(path, secrets.token_bytes(KEY_BYTES), replace=False)
         key = _read(path)
     except OSError as error:
         raise KeyFileError(
