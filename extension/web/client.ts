@@ -1,9 +1,11 @@
-/** What a person does, as ACP: sessions, prompts, steering, approvals; over a connection that may break. */
+/** What a person does, as ACP: sessions, prompts, steering, answers; over a connection that may break. */
 
 import { Approvals } from "./approvals.js";
 import { Connection, type Endpoint, type Status } from "./connection.js";
 import { randomId } from "./dom.js";
 import { Outbox, type Keep } from "./outbox.js";
+import { Questions } from "./questions.js";
+import type { OpenRequest } from "./requests.js";
 import { Disconnected, RpcError } from "./rpc.js";
 import { SessionState } from "./state.js";
 import { dict, isDict, list, number, text, textBlock, type Dict, type SessionRow } from "./wire.js";
@@ -13,6 +15,7 @@ const GAP_MS = 1500;
 
 export class Client {
   readonly approvals = new Approvals();
+  readonly questions = new Questions();
   readonly outbox: Outbox;
   readonly states = new Map<string, SessionState>();
   /** Sessions this client was told of, newest first; null until the first answer. */
@@ -22,6 +25,7 @@ export class Client {
   trouble = "";
   /** True from opening a session until its past is in. */
   loading = false;
+  private readonly requests = [this.approvals, this.questions];
   private readonly attached = new Set<string>();
   /** Sessions whose past is on its way, and the `seq` it ends with. */
   private readonly catchingUp = new Map<string, number>();
@@ -163,8 +167,25 @@ export class Client {
     this.changed();
   }
 
-  answer(requestId: string, optionId: string): void {
+  // ---- answers
+
+  /** What waits for a person in a session. */
+  open(sessionId: string): OpenRequest[] {
+    return [...this.approvals.of(sessionId), ...this.questions.of(sessionId)];
+  }
+
+  approve(requestId: string, optionId: string): void {
     this.approvals.answer(requestId, optionId);
+    this.changed();
+  }
+
+  answer(requestId: string, choice: string, words: string): void {
+    this.questions.answer(requestId, choice, words);
+    this.changed();
+  }
+
+  skip(requestId: string): void {
+    this.questions.skip(requestId);
     this.changed();
   }
 
@@ -181,7 +202,7 @@ export class Client {
   private disconnected(): void {
     this.attached.clear();
     this.catchingUp.clear();
-    this.approvals.disconnect();
+    for (const requests of this.requests) requests.disconnect();
     clearTimeout(this.gapTimer);
     this.gapTimer = undefined;
   }
@@ -200,7 +221,7 @@ export class Client {
     this.attached.add(sessionId);
     try {
       const answer = await peer.request("_etude/attach", { sessionId, afterSeq: state.lastSeq });
-      this.approvals.renew(sessionId);
+      for (const requests of this.requests) requests.renew(sessionId);
       const lastSeq = number(answer["lastSeq"]) ?? 0;
       if (answer["reset"] === true || lastSeq < state.lastSeq) {
         await this.startOver(sessionId);
@@ -252,8 +273,10 @@ export class Client {
 
   private notified(method: string, params: Dict): void {
     if (method === "_etude/heartbeat") this.beat(dict(params["sessions"]));
-    else if (method === "_etude/permission_resolved") this.approvals.resolved(text(params["requestId"]));
-    else if (method === "$/cancel_request") this.approvals.withdrawn(params["requestId"]);
+    for (const requests of this.requests) {
+      if (method === "_etude/permission_resolved") requests.resolved(text(params["requestId"]));
+      else if (method === "$/cancel_request") requests.withdrawn(params["requestId"]);
+    }
     const state = this.states.get(text(params["sessionId"]));
     if (state === undefined) return;
     state.apply({ method, params });
@@ -299,7 +322,8 @@ export class Client {
     const { peer } = this.connection;
     if (peer === null) return;
     if (method === "session/request_permission") this.approvals.ask(peer, id, params);
-    else peer.refuse(id, -32601, "Method not found");
+    else if (method !== "elicitation/create") peer.refuse(id, -32601, "Method not found");
+    else if (!this.questions.ask(peer, id, params)) peer.refuse(id, -32602, "This page cannot show such a form.");
   }
 }
 

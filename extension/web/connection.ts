@@ -98,6 +98,7 @@ export class Connection {
         clientInfo: { name: "etude-web", title: "Etude", version: "1" },
         clientCapabilities: {
           fs: { readTextFile: false, writeTextFile: false },
+          elicitation: { form: {} },
           _meta: { etude: { attach: true, steer: true, live: true } },
         },
       });

@@ -1,7 +1,7 @@
 /** Log events that ACP has no form for: what they mean for the transcript, in words. */
 
 import type { Notice } from "./items.js";
-import { dict, number, text, type Dict } from "./wire.js";
+import { dict, list, number, text, type Dict } from "./wire.js";
 
 export interface TurnEvent {
   running: boolean;
@@ -19,6 +19,9 @@ const ENDS: Record<string, { level: Notice["level"]; text: string }> = {
   interrupted: { level: "warning", text: "The server stopped during this turn. Send a message to go on." },
 };
 
+/** Files that a notice names. */
+const NAMED = 3;
+
 /** The data of an `_etude/event`, whether nested under `data` or beside the type. */
 export function eventData(params: Dict): Dict {
   return params["data"] === undefined ? params : dict(params["data"]);
@@ -28,6 +31,7 @@ export function eventData(params: Dict): Dict {
 export function noticeOf(type: string, data: Dict): Pick<Notice, "level" | "text" | "detail"> | null {
   if (type === "turn.ended") return turnEnd(data);
   if (type === "summary") return { level: "info", text: "Earlier messages were summarised.", detail: text(data["text"]) };
+  if (type === "restored") return restored(data);
   // What is wrong with a call stands on its card.
   if (type === "error" && text(data["where"]) !== "tool" && !text(data["call_id"])) {
     const retry = number(data["retry"]);
@@ -36,6 +40,23 @@ export function noticeOf(type: string, data: Dict): Pick<Notice, "level" | "text
     return { level, text: `${sentence(text(data["message"])) || "Something went wrong."}${again}`, detail: "" };
   }
   return null;
+}
+
+/** Files in the workspace are not what the cards above say any more. */
+function restored(data: Dict): Pick<Notice, "level" | "text" | "detail"> | null {
+  const changed = list(data["changed"]).map(text).filter(Boolean);
+  const conflicts = list(data["conflicts"]).length;
+  if (Array.isArray(data["changed"]) && changed.length === 0 && conflicts === 0) return null;
+  const more = changed.length > NAMED ? ` and ${String(changed.length - NAMED)} more` : "";
+  const files = changed.length === 0 ? "" : `: ${changed.slice(0, NAMED).join(", ")}${more}`;
+  const done = data["what"] === "restore" ? "Earlier files were brought back" : "Changes were taken back";
+  const stay = conflicts === 1 ? "stays as it is" : "stay as they are";
+  const left = conflicts === 0 ? "" : ` ${count(conflicts, "place")} could not be decided and ${stay}.`;
+  return { level: conflicts === 0 ? "info" : "warning", text: `${done}${files}.${left}`, detail: "" };
+}
+
+function count(number: number, thing: string): string {
+  return `${String(number)} ${number === 1 ? thing : `${thing}s`}`;
 }
 
 function turnEnd(data: Dict): Pick<Notice, "level" | "text" | "detail"> {
@@ -60,7 +81,7 @@ function turnFacts(data: Dict): string {
   const cached = hits === undefined || input === 0 ? "" : ` (${String(Math.round((100 * hits) / input))} % cached)`;
   const cost = number(data["cost"]);
   const parts = [
-    steps === undefined || steps === 0 ? "" : `${String(steps)} ${steps === 1 ? "step" : "steps"}`,
+    steps === undefined || steps === 0 ? "" : count(steps, "step"),
     tokens === 0 ? "" : `${formatCount(tokens)} tokens${cached}`,
     cost === undefined ? "" : formatCost(cost),
   ];

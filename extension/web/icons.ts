@@ -22,6 +22,10 @@ const PATHS = {
   read: "M4 2.5h5l3 3v8H4zM9 2.5v3h3M6 8.5h4M6 11h4",
   search: "M7 3a4 4 0 1 0 0 8 4 4 0 0 0 0-8ZM10 10l3.5 3.5",
   think: "M8 2.5a4 4 0 0 0-2.3 7.3c.5.4.8.9.8 1.5h3c0-.6.3-1.1.8-1.5A4 4 0 0 0 8 2.5ZM6.75 13.5h2.5",
+  move: "M2.5 5.5h9M9 2.75l2.75 2.75L9 8.25M13.5 11h-9M7 8.25 4.25 11 7 13.75",
+  diagnose: "M1.75 8.5h3l1.75-5 3 9.5 1.75-4.5h3",
+  plug: "M5.5 2.5v3M10.5 2.5v3M4 5.5h8v2.25a4 4 0 0 1-8 0ZM8 11.75v2",
+  outline: "M2.5 3.5h7M5.5 8h8M5.5 12.5h6M2.5 3.5V12.5h1.500M2.5 8h1.5",
   other: "M8 3.5v9M3.5 8h9M5 5l6 6M11 5l-6 6",
   list: "m2.5 4.5 1 1 1.75-2M7.5 4.75h6M2.5 10.5l1 1 1.75-2M7.5 10.75h6",
   folder: "M2.5 4h4l1.25 1.5h5.75v7h-11z",
@@ -58,8 +62,4 @@ function drawing(line: string, box: string, className: string): SVGSVGElement {
   svg.setAttribute("aria-hidden", "true");
   svg.append(path(line, ""));
   return svg;
-}
-
-export function isIcon(name: string): name is IconName {
-  return name in PATHS;
 }

@@ -11,6 +11,7 @@ import { Composer } from "./views/composer.js";
 import { Facts } from "./views/facts.js";
 import { Header, helpDialog } from "./views/header.js";
 import { Plan, Queue } from "./views/plan.js";
+import { QuestionsView } from "./views/question.js";
 import { Sidebar, type SessionSort } from "./views/sidebar.js";
 import { Transcript } from "./views/transcript.js";
 import { Welcome } from "./views/welcome.js";
@@ -40,6 +41,11 @@ export class Page {
   private readonly sidebar: Sidebar;
   private readonly welcome: Welcome;
   private readonly transcript: Transcript;
+  private readonly questions = new QuestionsView({
+    answer: (requestId, choice, words) => { this.client.answer(requestId, choice, words); },
+    skip: (requestId) => { this.client.skip(requestId); },
+    left: () => { this.composer.focus(); },
+  });
   private readonly plan = new Plan();
   private readonly queue = new Queue();
   private readonly composer: Composer;
@@ -49,7 +55,7 @@ export class Page {
   private workspace: string;
   /** Chosen before the session exists. */
   private draft: { mode: string | null; model: string | null } = { mode: null, model: null };
-  private spoken = { running: false, waiting: false };
+  private spoken = { running: false, asked: "" };
 
   constructor(private readonly place: Place) {
     this.workspace = place.server.workspaces[0] ?? "";
@@ -71,7 +77,7 @@ export class Page {
     );
     this.transcript = new Transcript(this.scroller, {
       shorten: (path) => this.shorten(path),
-      answer: (requestId, optionId) => { this.client.answer(requestId, optionId); this.composer.focus(); },
+      answer: (requestId, optionId) => { this.client.approve(requestId, optionId); this.composer.focus(); },
       resend: (id) => { this.client.resend(id); },
       withdraw: (id) => { this.composer.write(this.client.withdraw(id)); },
     });
@@ -95,7 +101,8 @@ export class Page {
 
   private build(): void {
     this.composer.footer.append(this.facts.element);
-    const dock = h("div", { class: "dock" }, this.trouble, this.plan.element, this.queue.element, this.composer.element);
+    const { trouble, questions, plan, queue, composer } = this;
+    const dock = h("div", { class: "dock" }, trouble, questions.element, plan.element, queue.element, composer.element);
     this.scroller.append(this.welcome.element, this.loading, this.transcript.element);
     this.main.append(this.header.element, this.banner.element, this.scroller, dock);
     this.veil.addEventListener("click", () => { this.toggleSidebar(false); });
@@ -183,7 +190,7 @@ export class Page {
     const keys: Record<string, () => void> = {
       KeyN: () => { void this.open(null); },
       KeyS: () => { this.toggleSidebar(); },
-      KeyA: () => { this.transcript.focusApproval(); },
+      KeyA: () => { if (this.questions.focused || !this.questions.focus()) this.transcript.focusApproval(); },
     };
     const chosen = event.altKey && !event.ctrlKey && !event.metaKey ? keys[event.code] : undefined;
     if (chosen !== undefined) {
@@ -231,9 +238,13 @@ export class Page {
     setHidden(this.transcript.element, state === null || client.loading);
     this.welcome.update(place.server.workspaces, this.workspace);
     if (client.trouble !== "") this.say(client.trouble);
-    if (state !== null && current !== null && !client.loading) {
-      const approvals = client.approvals.of(current);
-      this.transcript.update({ state, approvals, outgoing: client.outbox.of(current) });
+    const shown = client.loading ? null : current;
+    // Before the transcript, which follows its end: cards take room from it.
+    this.questions.update(shown === null ? [] : client.questions.of(shown));
+    if (state !== null && shown !== null) {
+      const approvals = client.approvals.of(shown);
+      const waiting = client.open(shown).length > 0;
+      this.transcript.update({ state, approvals, outgoing: client.outbox.of(shown), waiting });
     }
     this.plan.update(state?.plan.value ?? []);
     this.queue.update(state?.queued ?? []);
@@ -259,7 +270,7 @@ export class Page {
   private sorts(): Map<string, SessionSort> {
     const sorts = new Map<string, SessionSort>();
     for (const [sessionId, state] of this.client.states) {
-      if (this.client.approvals.waiting(sessionId)) sorts.set(sessionId, "waiting");
+      if (this.client.open(sessionId).length > 0) sorts.set(sessionId, "waiting");
       else if (state.running) sorts.set(sessionId, "running");
     }
     return sorts;
@@ -267,17 +278,16 @@ export class Page {
 
   /** Tell the title and those who listen instead of looking. */
   private announce(title: string, running: boolean): void {
-    const { current, approvals, state } = this.client;
-    const open = current === null ? [] : approvals.of(current);
-    const waiting = open.length > 0;
-    document.title = `${waiting ? "● " : running ? "… " : ""}${title} · Etude`;
-    if (waiting && !this.spoken.waiting) setText(this.live, `Etude asks: ${open[0]?.title ?? ""}`);
+    const { current, state } = this.client;
+    const asked = current === null ? undefined : this.client.open(current).at(-1);
+    document.title = `${asked !== undefined ? "● " : running ? "… " : ""}${title} · Etude`;
+    if (asked !== undefined && asked.requestId !== this.spoken.asked) setText(this.live, `Etude asks: ${asked.title}`);
     else if (running && !this.spoken.running) setText(this.live, "Etude is working.");
     else if (!running && this.spoken.running) {
       const said = state?.ordered().findLast((item) => item.kind === "message" && item.speaker === "agent");
       setText(this.live, said?.kind === "message" ? messageText(said).slice(0, 600) : "The turn has ended.");
     }
-    this.spoken = { running, waiting };
+    this.spoken = { running, asked: asked?.requestId ?? "" };
   }
 
   private shorten(path: string): string {

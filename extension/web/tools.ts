@@ -1,6 +1,7 @@
 /** How ACP's `tool_call` and `tool_call_update` change a tool card. */
 
 import { Characters } from "./characters.js";
+import type { IconName } from "./icons.js";
 import { Cell, type FileDiff, type Tool, type ToolStatus } from "./items.js";
 import { blockText, dict, isDict, list, number, text, type Dict, type Mark } from "./wire.js";
 
@@ -8,6 +9,31 @@ import { blockText, dict, isDict, list, number, text, type Dict, type Mark } fro
 export const OUTPUT_KEPT = 200_000;
 
 const STATUSES = new Set<string>(["pending", "in_progress", "completed", "failed"]);
+
+/** Tools whose kind says too little of them. */
+const OF_NAME = new Map<string, IconName>([
+  ["ask", "help"],
+  ["diagnostics", "diagnose"],
+  ["list", "folder"],
+  ["symbols", "outline"],
+  ["todo", "list"],
+]);
+
+const OF_KIND = new Map<string, IconName>([
+  ["delete", "trash"],
+  ["edit", "edit"],
+  ["execute", "execute"],
+  ["fetch", "down"],
+  ["move", "move"],
+  ["read", "read"],
+  ["search", "search"],
+  ["think", "think"],
+]);
+
+export function iconOf(name: string, kind: string): IconName {
+  if (name.startsWith("mcp__")) return "plug";
+  return OF_NAME.get(name) ?? OF_KIND.get(kind) ?? "other";
+}
 
 export function newTool(id: string, arrival: number): Tool {
   return {

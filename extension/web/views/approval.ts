@@ -7,6 +7,8 @@ import { diffView } from "./diff.js";
 
 const KEYS: Record<string, string> = { allow_once: "y", allow_always: "a", reject_once: "n", reject_always: "d" };
 
+const CHANGES = new Set(["edit", "delete", "move"]);
+
 export class ApprovalView {
   readonly element = h("section", { class: "approval", tabindex: "-1", role: "group" });
   private readonly buttons: HTMLButtonElement[] = [];
@@ -16,11 +18,11 @@ export class ApprovalView {
     shorten: (path: string) => string,
     answer: (requestId: string, optionId: string) => void,
   ) {
-    const subject = approval.command === "" ? "make this change" : "run this command";
-    const question = `May Etude ${subject}?`;
+    const question = `May Etude ${subjectOf(approval)}?`;
+    const command = approval.command === "" && approval.diffs.length === 0 ? approval.title : approval.command;
     this.element.setAttribute("aria-label", `${question} ${approval.title}`);
     this.element.append(h("p", { class: "approval-question", text: question }));
-    if (approval.command !== "") this.element.append(h("pre", { class: "approval-command", text: approval.command }));
+    if (command !== "") this.element.append(h("pre", { class: "approval-command", text: command }));
     if (approval.reason !== "") this.element.append(h("p", { class: "approval-reason", text: approval.reason }));
     for (const change of approval.diffs) this.element.append(diffView(change, shorten));
     const row = h("div", { class: "approval-answers" });
@@ -69,4 +71,9 @@ export class ApprovalView {
       this.buttons[(at + step + this.buttons.length) % this.buttons.length]?.focus();
     }
   }
+}
+
+function subjectOf({ command, kind }: Approval): string {
+  if (command !== "") return "run this command";
+  return CHANGES.has(kind) ? "make this change" : "make this call";
 }

@@ -1,6 +1,7 @@
 /** Where a person writes: send, queue behind the running turn, send into it, stop it. */
 
 import { h, setHidden, setText } from "../dom.js";
+import { grow } from "../focus.js";
 import { icon } from "../icons.js";
 
 export interface ComposerActions {
@@ -41,7 +42,7 @@ export class Composer {
       this.actions.stop();
     });
     this.input.addEventListener("input", () => {
-      this.grow();
+      grow(this.input);
       this.draw();
     });
     this.input.addEventListener("keydown", (event) => {
@@ -62,7 +63,7 @@ export class Composer {
   /** Put a text into the field, for the person to change or send. */
   write(content: string): void {
     this.input.value = content;
-    this.grow();
+    grow(this.input);
     this.draw();
     this.focus();
     this.input.setSelectionRange(content.length, content.length);
@@ -72,7 +73,7 @@ export class Composer {
     const content = this.input.value.trim();
     if (content === "") return;
     this.input.value = "";
-    this.grow();
+    grow(this.input);
     this.draw();
     this.actions.send(content, steer && this.running);
   }
@@ -101,13 +102,6 @@ export class Composer {
         ? `Enter queues · ${MODIFIER}+Enter sends into the running turn · Esc stops`
         : "Enter sends · Shift+Enter starts a new line",
     );
-  }
-
-  /** As tall as its text, up to a third of the window. */
-  private grow(): void {
-    this.input.style.height = "auto";
-    const height = Math.min(this.input.scrollHeight, Math.round(window.innerHeight / 3));
-    this.input.style.height = `${String(height)}px`;
   }
 }
 

@@ -48,12 +48,12 @@ const KEYS: [string, string][] = [
   ["Enter", "Send; while a turn runs: queue behind it"],
   ["Ctrl+Enter", "Send into the running turn"],
   ["Shift+Enter", "New line"],
-  ["Esc", "Stop the running turn"],
+  ["Esc", "Stop the running turn; in a question: skip it"],
   ["/", "Go to the message field"],
   ["Alt+N", "New session"],
   ["Alt+S", "Show or hide the sessions"],
   ["Alt+A", "Go to the open question"],
-  ["Y  A  N", "Answer it: once, always, no"],
+  ["Y  A  N", "Allow a call: once, always, no"],
   ["?", "These keys"],
 ];
 

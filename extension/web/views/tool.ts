@@ -1,10 +1,11 @@
-/** A tool card: what was called, how it goes, its live output, its changes, and the question it may ask. */
+/** A tool card: what was called, how it goes, its live output, its changes, and the question it may ask or be. */
 
 import type { Approval } from "../approvals.js";
 import { h, setAttribute, setChildren, setHidden, setText } from "../dom.js";
-import { icon, isIcon } from "../icons.js";
+import { icon } from "../icons.js";
 import { toolText, type FileDiff, type Tool } from "../items.js";
-import { number, text } from "../wire.js";
+import { iconOf } from "../tools.js";
+import { dict, number, text } from "../wire.js";
 import { ApprovalView } from "./approval.js";
 import { diffView } from "./diff.js";
 import { Terminal } from "./terminal.js";
@@ -14,7 +15,7 @@ export interface ToolContext {
   answer: (requestId: string, optionId: string) => void;
 }
 
-type Phase = "waiting" | "running" | "done" | "failed" | "denied";
+type Phase = "waiting" | "running" | "done" | "failed" | "denied" | "skipped";
 
 const PHASES: Record<Phase, string> = {
   waiting: "waits for you",
@@ -22,7 +23,11 @@ const PHASES: Record<Phase, string> = {
   done: "done",
   failed: "failed",
   denied: "denied",
+  skipped: "no answer",
 };
+
+/** Calls that change files. */
+const CHANGES = new Set(["edit", "delete", "move"]);
 
 export class ToolView {
   readonly element = h("article", { class: "item tool" });
@@ -32,6 +37,8 @@ export class ToolView {
   private readonly state = h("span", { class: "tool-state" });
   private readonly body = h("div", { class: "tool-body" });
   private readonly terminal = new Terminal();
+  private readonly asked = h("p", { class: "tool-asked" });
+  private readonly answer = h("p", { class: "tool-answer" });
   private diffs: { of: FileDiff[]; views: HTMLElement[] } = { of: [], views: [] };
   private approval: { of: Approval; view: ApprovalView } | null = null;
   private glyph = "";
@@ -55,7 +62,13 @@ export class ToolView {
     if (approval === undefined) {
       this.approval = null;
       parts.push(...this.drawDiffs(tool.diffs.value));
-      if (output !== "") {
+      if (asks(tool) && tool.status.value === "completed") {
+        const question = text(dict(tool.input.value)["question"]).trim();
+        setText(this.asked, question);
+        setHidden(this.asked, question === tool.title.value);
+        setText(this.answer, output);
+        parts.push(this.asked, this.answer);
+      } else if (output !== "") {
         this.terminal.update(output);
         parts.push(this.terminal.element);
       }
@@ -71,7 +84,7 @@ export class ToolView {
 
   private drawHead(tool: Tool, phase: Phase): void {
     const sort = tool.sort.value;
-    const glyph = isIcon(sort) ? sort : "other";
+    const glyph = iconOf(tool.name.value, sort);
     if (glyph !== this.glyph) {
       this.glyph = glyph;
       this.toggle.firstElementChild?.replaceChildren(icon(glyph));
@@ -109,8 +122,13 @@ export class ToolView {
 function phaseOf(tool: Tool, approval: Approval | undefined, running: boolean): Phase {
   if (approval !== undefined) return "waiting";
   const status = tool.status.value;
+  if (asks(tool)) {
+    if (status === "completed") return "done";
+    if (status === "failed") return text(tool.facts.value["error"]) === "aborted" ? "skipped" : "failed";
+    return running ? "waiting" : "skipped";
+  }
   if (text(tool.facts.value["synthetic"]) === "denied" || tool.decision.value === "denied") return "denied";
-  if (status === "completed") return (number(tool.facts.value["exit_code"]) ?? 0) === 0 ? "done" : "failed";
+  if (status === "completed") return exitCode(tool) === 0 ? "done" : "failed";
   if (status === "failed") return "failed";
   return running ? "running" : "failed";
 }
@@ -118,17 +136,28 @@ function phaseOf(tool: Tool, approval: Approval | undefined, running: boolean): 
 /** Commands and changes show what they did; what was only looked up stays folded. */
 function opensItself(tool: Tool, phase: Phase): boolean {
   if (tool.diffs.value.length > 0) return true;
-  return tool.sort.value === "execute" ? phase !== "denied" : phase === "failed" && tool.sort.value === "edit";
+  if (asks(tool)) return phase === "done";
+  return tool.sort.value === "execute" ? phase !== "denied" : phase === "failed" && CHANGES.has(tool.sort.value);
+}
+
+/** A question to the user: its card in the transcript says what was asked and answered. */
+function asks(tool: Tool): boolean {
+  return tool.name.value === "ask";
+}
+
+/** How a command ended; 0 while it runs, and where it was the call's purpose to end it. */
+function exitCode(tool: Tool): number {
+  return tool.name.value === "shell_kill" ? 0 : (number(tool.facts.value["exit_code"]) ?? 0);
 }
 
 function noteOf(tool: Tool): string {
   const facts = tool.facts.value;
-  const code = number(facts["exit_code"]);
+  const code = exitCode(tool);
   const took = tool.started === undefined || tool.ended.value === undefined ? NaN : tool.ended.value - tool.started;
   return [
-    code === undefined || code === 0 ? "" : `exit ${String(code)}`,
-    text(facts["error"]).replaceAll("_", " "),
-    took >= 1000 ? duration(took) : "",
+    code === 0 ? "" : `exit ${String(code)}`,
+    asks(tool) ? "" : text(facts["error"]).replaceAll("_", " "),
+    took >= 1000 && !asks(tool) ? duration(took) : "",
   ]
     .filter(Boolean)
     .join(" · ");

@@ -5,6 +5,7 @@
 
 import type { Approval } from "../approvals.js";
 import { h, setChildren, setHidden } from "../dom.js";
+import { mayTakeFocus } from "../focus.js";
 import { icon } from "../icons.js";
 import type { Item, Message, Tool } from "../items.js";
 import type { Outgoing } from "../outbox.js";
@@ -34,6 +35,8 @@ export interface TranscriptInput {
   state: SessionState;
   approvals: Approval[];
   outgoing: Outgoing[];
+  /** Whether the turn waits for a person. */
+  waiting: boolean;
 }
 
 export class Transcript {
@@ -66,9 +69,10 @@ export class Transcript {
       this.following = scroller.scrollTop + scroller.clientHeight >= scroller.scrollHeight - STICKY;
       setHidden(this.latest, this.following);
     });
-    new ResizeObserver(() => {
+    const resized = new ResizeObserver(() => {
       if (this.following) this.toEnd();
-    }).observe(this.element);
+    });
+    for (const element of [this.element, scroller]) resized.observe(element);
   }
 
   /** Go to the end, and stay there as it grows. */
@@ -204,7 +208,7 @@ export class Transcript {
       const approval = this.approvals.get(tool.id);
       const asks = approval !== undefined && view.element.querySelector(".approval") === null;
       view.update(tool, approval, this.state?.running ?? false);
-      if (asks && this.mayTakeFocus()) view.focusApproval();
+      if (asks && mayTakeFocus()) view.focusApproval();
     };
     return { element: view.element, draw };
   }
@@ -225,12 +229,6 @@ export class Transcript {
         : { growing: "Summarising", done: "Summary of what came before" };
     const view = new FoldedView(names);
     return { element: view.element, draw: (last) => { view.update(message, growing(last)); } };
-  }
-
-  /** A question may take the keyboard unless the person is writing. */
-  private mayTakeFocus(): boolean {
-    const active = document.activeElement;
-    return !(active instanceof HTMLTextAreaElement && active.value !== "");
   }
 
   /** Draw the end of the conversation now and the rest from there upwards, in slices. */
@@ -274,7 +272,7 @@ export class Transcript {
   private drawWorking(state: SessionState): void {
     const last = this.order.at(-1);
     const speaks = last?.kind === "message" && last.speaker !== "user";
-    setHidden(this.working, !state.running || speaks || (this.input?.approvals.length ?? 0) > 0);
+    setHidden(this.working, !state.running || speaks || this.input?.waiting === true);
   }
 
   private toEnd(): void {
