@@ -8,12 +8,11 @@ from typing import Any, Literal
 
 from agent.events import ApprovalRequested, Mode
 from agent.judge import Setting, judge_line
-from agent.judge.rules import PREFIX, Rule, read, stored
+from agent.judge.rules import Rule, read, stored
+from agent.rule import COMMAND, EDITS, spoken
 from tools.result import Proposal
 from tools.tool import Tool
 
-EDITS = "edit"
-"""The rule that allows all edits."""
 UNRULED = frozenset({"delete", "move", "shell_send"})
 """Tools whose "always" would allow too much: what they destroy or type is judged each time."""
 SHOWN_RULES = 4
@@ -79,7 +78,7 @@ class Ruling:
         return [once, always, deny]
 
     def _always(self) -> str:
-        names = [_spoken(rule) for rule in self.rules]
+        names = [spoken(rule) for rule in self.rules]
         listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
         return f"Always allow {listed}" if self.whole else f"Allow once, and always {listed}"
 
@@ -154,15 +153,9 @@ def _judge_command(command: str, here: Circumstances) -> Ruling:
 def _about_commands(rules: Iterable[str]) -> list[Rule]:
     found = []
     for rule in sorted(rules):
-        if rule.startswith(PREFIX):
+        if rule.startswith(COMMAND):
             try:
                 found.append(read(rule))
             except ValueError:  # it was cut or redacted on its way to the log, so it names no command
                 continue
     return found
-
-
-def _spoken(rule: str) -> str:
-    if rule == EDITS:
-        return "all edits"
-    return f"`{rule.removeprefix(PREFIX)}`" if rule.startswith(PREFIX) else f"the tool `{rule}`"

@@ -5,13 +5,14 @@ import hashlib
 import orjson
 from ulid import ULID
 
-from agent.events import ApprovalRequested, ApprovalResolved, ErrorData
+from agent.asking import approval
+from agent.events import ApprovalRequested, ErrorData
+from agent.rule import SERVER
 from agent.session import Session
 from tools.mcp import McpSpec
 
 WAIT_S = 15.0
 """How long a turn waits for servers that are still starting."""
-RULE = "mcp-server:"
 _OPTIONS = [
     {"optionId": "allow", "name": "Start it in this session", "kind": "allow_once"},
     {"optionId": "allow_always", "name": "Always start it in this workspace", "kind": "allow_always"},
@@ -48,26 +49,11 @@ async def _allowed(session: Session, spec: McpSpec, turn: int) -> bool:
         command=spec.shown,
         reason="it runs outside the sandbox, with your account's rights",
     )
-    await session.record("approval.requested", request, turn=turn, step=0)
-    decision = await session.ask(request)
-    always = decision.outcome == "allowed" and decision.option == "allow_always"
-    resolved = ApprovalResolved(
-        request_id=request.request_id,
-        call_id=request.call_id,
-        outcome=decision.outcome,
-        option=decision.option,
-        by=decision.by,
-        rules=[rule] if always else [],
-        reason=decision.reason,
-    )
-    await session.record("approval.resolved", resolved, turn=turn, step=0)
-    if always and session.grants.rules is not None:
-        session.grants.rules.add(rule)
-    return decision.outcome == "allowed"
+    return (await approval(session, request, [rule], turn, 0)).outcome == "allowed"
 
 
 def rule_of(spec: McpSpec) -> str:
     """What an "always" on this very server is kept as."""
     exact = [spec.name, spec.command, spec.args, dict(spec.env), spec.url, dict(spec.headers)]
     digest = hashlib.sha256(orjson.dumps(exact, option=orjson.OPT_SORT_KEYS)).hexdigest()
-    return f"{RULE}{spec.prefix}:{digest[:16]}"
+    return f"{SERVER}{spec.prefix}:{digest[:16]}"

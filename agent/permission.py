@@ -3,7 +3,8 @@
 from ulid import ULID
 
 from agent.approval import Circumstances, Decision, Ruling, judge
-from agent.events import ApprovalRequested, ApprovalResolved
+from agent.asking import approval
+from agent.events import ApprovalRequested
 from agent.prepared import Prepared, Step
 from agent.session import Session
 from tools.errors import EnvironmentFault
@@ -77,22 +78,7 @@ async def _ask(here: Step, prepared: Prepared, ruling: Ruling) -> Decision:
         parts=list(ruling.parts),
         rules=list(ruling.rules),
     )
-    await session.record("approval.requested", request, turn=here.turn, step=here.step)
-    decision = await session.ask(request)
-    always = decision.outcome == "allowed" and decision.option == "allow_always"
-    resolved = ApprovalResolved(
-        request_id=request.request_id,
-        call_id=call.id,
-        outcome=decision.outcome,
-        option=decision.option,
-        by=decision.by,
-        rules=list(ruling.rules) if always else [],
-        reason=decision.reason,
-    )
-    event = await session.record("approval.resolved", resolved, turn=here.turn, step=here.step)
-    if always and session.grants.rules is not None:
-        session.grants.rules.update(event.data["rules"])
-    return decision
+    return await approval(session, request, ruling.rules, here.turn, here.step)
 
 
 def _texts(change: FileChange) -> dict[str, str | None] | None:

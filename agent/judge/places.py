@@ -86,9 +86,8 @@ class Places:
         if real.startswith(self.root.rstrip("/") + "/"):
             parts = real[len(self.root) :].lower().split("/")
             return "git" if ".git" in parts else "inside"
-        own = not self.root.startswith(
-            "/tmp/"
-        )  # the sandbox has a /tmp of its own, but for a workspace in it
+        # The sandbox has a /tmp of its own, but for a workspace in it.
+        own = not self.root.startswith("/tmp/")
         return "temporary" if own and (real == "/tmp" or real.startswith("/tmp/")) else "outside"
 
     def strays(self, words: Iterable[Word]) -> tuple[Where, Word] | None:

@@ -12,11 +12,9 @@ from agent.judge.places import Places
 from agent.judge.reading import PROGRAMS, refused_flag
 from agent.judge.words import Word
 from agent.judge.wrappers import INTERPRETERS, RUNNERS
+from agent.rule import COMMAND
 
 Rule = tuple[str, ...]
-
-PREFIX: Final = "shell:"
-"""What a rule about commands begins with in the log; every other rule is the name of a tool."""
 
 _PROGRAM: Final = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_.+/-]*", re.ASCII)
 _SCRIPTED: Final = names("npm pnpm yarn")
@@ -39,7 +37,7 @@ _EXECUTING_SHORT: Final = frozenset({"-f", "-C", "-E", "-W", "-I", "-c"})
 
 def stored(rule: Rule) -> str:
     """A rule as the log keeps it."""
-    return PREFIX + shlex.join(rule)
+    return COMMAND + shlex.join(rule)
 
 
 def read(text: str) -> Rule:
@@ -48,7 +46,7 @@ def read(text: str) -> Rule:
     Raises:
         ValueError: a quotation in it does not end, or it is empty.
     """
-    words = shlex.split(text.removeprefix(PREFIX))
+    words = shlex.split(text.removeprefix(COMMAND))
     while words and words[-1] == "*":
         words.pop()
     if not words:

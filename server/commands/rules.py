@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
+from agent.rule import spoken
 from server import places
 from server.commands.database import with_store
 from server.failure import CommandFailed, Usage
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from server.store import Store
 
 Row = dict[str, Any]
-COMMAND = "shell:"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -115,10 +115,7 @@ def _find(rules: RuleSource, wanted: str) -> Row:
 
 
 def _allows(row: Row) -> str:
-    rule = str(row["rule"])
-    if rule == "edit":
-        return "all edits"
-    return one_line(rule.removeprefix(COMMAND) if rule.startswith(COMMAND) else f"the tool {rule}", 60)
+    return one_line(spoken(str(row["rule"])), 60)
 
 
 def _time(microseconds: int) -> str:
