@@ -49,6 +49,11 @@ _NOT_SECRET: Final = re.compile(
     rb"(?i:max|min|num|total|count|input|output|prompt|completion|csrf_?cookie|next|continuation|page|pad|eos|bos|"
     rb"unk|sep|cls|mask|start|end|stop|special|public|session_?cookie|invalid|expected)[_.-]?(?i:token|cookie)s?$"
 )
+_STRONG_KEY: Final = re.compile(
+    rb"(?:secret|private|access|account|encryption|signing|master|auth|api|shared|sharedaccess|service|license)"
+    rb"[_.-]?key(?:[_-]?id)?$"
+)
+"""Names of keys, in lower case, that are hardly ever anything else; other keys open maps and sort tables."""
 
 
 def assigned(data: bytes, at: int, sep: int, end: int) -> list[Span]:
@@ -64,7 +69,7 @@ def assigned(data: bytes, at: int, sep: int, end: int) -> list[Span]:
         return header(data, sep, end, cookie=lower.endswith(b"cookie"))
     if _NOT_SECRET.search(lower):
         return []
-    start, stop, quoted = value_at(data, sep, end, name)
+    start, stop = value_at(data, sep, end, name)
     scheme = _SCHEME.match(data, start, stop)
     if scheme is not None and scheme.end() < stop:
         start = scheme.end()
@@ -73,23 +78,11 @@ def assigned(data: bytes, at: int, sep: int, end: int) -> list[Span]:
     first = _LINE_START.search(before) is not None or not before.strip()
     tight = name.endswith(b"=") and not name.endswith((b"==", b" =", b"\t="))
     constant = name[:1].isalpha() and lower.upper() == name.rstrip(b"\"'`:=>] \t\\")
-    plain = first and ((tight and constant and not quoted) or (tight and constant and quoted))
-    weak_name = lower.endswith((b"_key", b"key_id")) and not _strong_key(lower)
-    if weak_name:
+    if lower.endswith((b"_key", b"key_id")) and not _STRONG_KEY.search(lower):
         found = len(value) >= 16 and looks_random(value) and not stands_in(value)
     else:
-        found = is_secret(value, plain=plain, numeric=b"token" not in lower)
+        found = is_secret(value, plain=first and tight and constant, numeric=b"token" not in lower)
     return [Span(start, stop, kind_of(lower), 4, distinctive(value))] if found else []
-
-
-def _strong_key(lower: bytes) -> bool:
-    return (
-        re.search(
-            rb"(?:secret|private|access|account|encryption|signing|master|auth|api|shared|sharedaccess|service|license)[_.-]?key(?:[_-]?id)?$",
-            lower,
-        )
-        is not None
-    )
 
 
 def kind_of(name: bytes) -> str:
@@ -107,7 +100,7 @@ def kind_of(name: bytes) -> str:
     return "secret"
 
 
-def value_at(data: bytes, at: int, end: int, name: bytes = b"") -> tuple[int, int, bool]:
+def value_at(data: bytes, at: int, end: int, name: bytes = b"") -> tuple[int, int]:
     """Where a value lies that begins at or behind `at`: in quotes, escaped quotes, or bare. On one line."""
     end = min(end, at + LONGEST + 128)
     line_end = data.find(b"\n", at, end)
@@ -120,10 +113,8 @@ def value_at(data: bytes, at: int, end: int, name: bytes = b"") -> tuple[int, in
     if quote is None:
         tight = name.endswith(b"=")
         upper = name[:1].isupper() and name.upper() == name
-        named = name.rstrip(b":= \t>")[-1:] in (
-            b'"',
-            b"'",
-        )  # a name in quotes: a number, a word or code follows
+        # Behind a name in quotes stands a number, a word or code.
+        named = name.rstrip(b":= \t>").endswith((b'"', b"'"))
         rule = _REST if (name.endswith(b":") and not named) or (tight and upper) else _BARE
         found = rule.match(data, at, end)
         stop = found.end() if found else at
@@ -131,18 +122,18 @@ def value_at(data: bytes, at: int, end: int, name: bytes = b"") -> tuple[int, in
             stop -= 1
         if rule is _REST and (cut := data.find(b"&", at, stop)) > 0 and b"=" in data[cut:stop]:
             stop = cut  # one of several parameters
-        return at, stop, False
+        return at, stop
     stop = at
     while True:
         stop = data.find(quote, stop, end)
         if stop < 0:
-            return at, _cut(data, at, end), True
+            return at, _cut(data, at, end)
         if len(quote) == 1 or quote[:1] != b"\\":
             slashes = stop - len(data[at:stop].rstrip(b"\\")) - at
             if slashes % 2:
                 stop += 1
                 continue
-        return at, stop, True
+        return at, stop
 
 
 def _cut(data: bytes, at: int, end: int) -> int:
@@ -215,7 +206,7 @@ def bearer(data: bytes, at: int, end: int) -> list[Span]:
 
 def option(data: bytes, at: int, end: int) -> list[Span]:
     """The value of a command line option, of a `.netrc` or of `user:password`. It begins at `at`."""
-    start, stop, _ = value_at(data, at, end)
+    start, stop = value_at(data, at, end)
     value = data[start:stop]
     if value.startswith(b"-") or not is_secret(value):
         return []

@@ -15,6 +15,7 @@ LIMIT: Final = 500
 _HEAD: Final = 6
 """Bytes by which a value is looked for: a rule of whole values would be too large for the engine."""
 SHORTEST: Final = 8
+"""Bytes of the shortest text in which a rule can find anything, and of the shortest value known by itself."""
 _LONGEST: Final = 8192
 _FRAGMENT: Final = 8
 

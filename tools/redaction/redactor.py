@@ -2,18 +2,15 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
-from tools.redaction.known import Known
+from tools.redaction.known import SHORTEST, Known
 from tools.redaction.pieces import pieces
 from tools.redaction.placeholders import PATTERN, PATTERN_BYTES, Placeholders
 from tools.redaction.private_keys import Block
 from tools.redaction.scan import scan
 from tools.redaction.spans import Span, merged
 from tools.redaction.values import MARK, distinctive
-
-SHORTEST: Final = 8
-"""Bytes of the shortest text in which a rule can find anything, and of the shortest value known by itself."""
 
 
 class UnknownPlaceholder(Exception):
