@@ -19,6 +19,9 @@ log = logging.getLogger(__name__)
 TEXT_LIMIT = 200_000
 """Characters of one result that reach the model, whatever a tool returns."""
 
+FILES, OUTSIDE = "files", "outside"
+"""What held a call that ran in no sandbox: the confinement of the file tools, or nothing of ours."""
+
 Synthetic = Literal["denied", "interrupted", "repeated", "cancelled", "refused"]
 
 
@@ -41,6 +44,8 @@ async def finish(
     for change in result.changes:
         session.submit(_edit(here, prepared.call.id, change))
     text, data = await session.redaction.text(result.text), dict(result.data)
+    if synthetic is None and prepared.tool is not None:
+        data.setdefault("tier", OUTSIDE if prepared.tool.outside else FILES)
     if (todos := data.pop("todos", None)) is not None:
         todo = Todo(call_id=prepared.call.id, items=todos)
         session.submit(draft("todo", todo, turn=here.turn, step=here.step))

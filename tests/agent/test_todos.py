@@ -26,4 +26,4 @@ async def test_the_last_list_is_the_state(root: Path, script: Any) -> None:
     order = [kind for kind in kinds(events) if kind in ("tool.call", "todo", "tool.result")]
     assert order == ["tool.call", "todo", "tool.result"] * 2 + ["tool.call", "tool.result"]
     results = data(events, "tool.result")
-    assert results[0]["text"].startswith("0 of 2 done\n[>] look") and "todos" not in results[0]["data"]
+    assert results[0]["text"].startswith("0 of 2 done\n[>] look") and results[0]["data"] == {"tier": "files"}
