@@ -53,6 +53,13 @@ export function setChildren(parent: Element, nodes: readonly Node[], after: Chil
   }
 }
 
+/** Make a field as tall as its text, up to a third of the window. */
+export function grow(field: HTMLTextAreaElement): void {
+  field.style.height = "auto";
+  const height = Math.min(field.scrollHeight, Math.round(window.innerHeight / 3));
+  field.style.height = `${String(height)}px`;
+}
+
 /** A random id that is safe outside of secure contexts too. */
 export function randomId(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16));

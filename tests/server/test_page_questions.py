@@ -1,13 +1,16 @@
 """The agent's questions on the chat page, in a real browser, and what else it shows of a session's events."""
 
 import asyncio
+import json
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Locator, WebSocketRoute, expect
 
-from tests.support.browser import PHONE, ChatPage, Open, Serve
+from tests.support.browser import PHONE, ROOT, ChatPage, Open, Serve
 from tests.support.scripted_turns import Turn
 from tests.support.served import Served
 
@@ -263,6 +266,25 @@ def test_every_tool_and_event_has_its_place(opened: Open, serve: Serve) -> None:
     )
     assert sorted(kinds) == sorted(["tool"] * 16 + ["user", "agent", "notice"] * 2 + ["notice"])
     assert chat.transcript() == opened(server, chat.session).transcript_at_end(chat)
+
+
+def test_a_call_of_another_program_is_shown_whole_and_asked_for(
+    opened: Open, serve: Serve, tmp_path: Path
+) -> None:
+    turns = [Turn(calls=[{"name": "mcp__sums__add", "arguments": {"a": 2, "b": 3}}]), Turn(text="Five.")]
+    script = str(ROOT / "tests" / "support" / "mcp_server.py")
+    settings = f"[mcp.sums]\ncommand = {json.dumps(sys.executable)}\nargs = {json.dumps([script])}\n"
+    (tmp_path / "etude.toml").write_text(settings)
+    server, model = serve(turns, env={"ETUDE_CONFIG": str(tmp_path / "etude.toml")})
+    chat = opened(server)
+    chat.send("Add two and three")
+    approval = chat.page.locator(".approval")
+    expect(approval).to_contain_text("May Etude make this call?")
+    expect(approval.locator(".approval-command")).to_have_text('sums: add {"a":2,"b":3}')
+    chat.answer("allow_once")
+    chat.wait_for_end()
+    expect(chat.page.locator(".tool[data-phase=done] .tool-title")).to_contain_text("sums: add")
+    assert answers(model) == ["5"]
 
 
 async def undo(server: Served, session: str) -> None:

@@ -1,7 +1,6 @@
 /** Where a person writes: send, queue behind the running turn, send into it, stop it. */
 
-import { h, setHidden, setText } from "../dom.js";
-import { grow } from "../focus.js";
+import { grow, h, setHidden, setText } from "../dom.js";
 import { icon } from "../icons.js";
 
 export interface ComposerActions {

@@ -1,7 +1,7 @@
 /** The agent's open questions, above the composer: answers to choose from, a field for own words, a way past. */
 
-import { h, setChildren, setHidden } from "../dom.js";
-import { grow, mayTakeFocus } from "../focus.js";
+import { grow, h, setChildren, setHidden } from "../dom.js";
+import { mayTakeFocus } from "../focus.js";
 import { icon } from "../icons.js";
 import type { Question } from "../questions.js";
 
