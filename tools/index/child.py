@@ -118,8 +118,13 @@ class Child:
         if name is None:
             self._send({"id": message["id"], "parsed": False})
             return
-        with self._journal.working_on("", message["path"]):
-            parsed, _ = parse(name, data, flaws=True)
+        try:
+            with self._journal.working_on("", message["path"]):
+                parsed, _ = parse(name, data, flaws=True)
+        except Exception:  # noqa: BLE001 - whatever a hostile text makes a parser raise
+            traceback.print_exc()
+            self._send({"id": message["id"], "parsed": False})
+            return
         self._send({"id": message["id"], "parsed": True}, parsed.packed())
 
     def _send(self, message: dict[str, Any], data: bytes = b"") -> None:

@@ -30,6 +30,12 @@ GRACE_S: Final = 2.0
 JOURNAL: Final = 8192
 """Bytes in which the child notes the file it works on, so that one that kills it is known."""
 
+_INHERITED: Final = (
+    *("HOME", "PATH"),
+    *("PYTHONHOME", "PYTHONPATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"),
+)
+"""What the child gets of our environment: without the second line, where it is set, there is no Python."""
+
 _CHILD: Final = Path(__file__).with_name("child.py")
 
 
@@ -175,7 +181,7 @@ class Indexer:
             cwd="/",
             env={
                 "LC_ALL": "C.UTF-8",
-                **{key: os.environ[key] for key in ("HOME", "PATH") if key in os.environ},
+                **{key: os.environ[key] for key in _INHERITED if key in os.environ},
             },
             pass_fds=(self._journal,),
         )

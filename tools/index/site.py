@@ -4,6 +4,7 @@ import os
 import sqlite3
 import stat as modes
 import time
+import traceback
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -11,6 +12,7 @@ from typing import Any, Final
 from tools.errors import ToolError
 from tools.files import open_file
 from tools.index.catalog import Catalog, Entry, Stamp
+from tools.index.claim import Claim
 from tools.index.journal import Journal
 from tools.index.languages import language_of
 from tools.index.layer import IndexedFile
@@ -41,6 +43,7 @@ class Site:
     def __init__(self, root: Path, database: Path, journal: Journal) -> None:
         self._root, self._database, self._journal = root, database, journal
         self._catalog: Catalog | None = None
+        self._claim: Claim | None = None
         self._folder = -1
         self._watch: Watch | None = None
         self._known_folders: set[str] = set()
@@ -117,11 +120,13 @@ class Site:
         """Close the database, the watch and the folder."""
         if self._catalog is not None:
             self._catalog.close()
+        if self._claim is not None:
+            self._claim.release()
         if self._watch is not None:
             self._watch.close()
         if self._folder >= 0:
             os.close(self._folder)
-        self._catalog, self._watch, self._folder = None, None, -1
+        self._catalog, self._claim, self._watch, self._folder = None, None, None, -1
 
     def _end(self, phase: Phase, message: str = "") -> None:
         self._phase, self._message, self._work = phase, message, None
@@ -173,6 +178,7 @@ class Site:
             self._release()
             self._swept = float("-inf")
         self._folder = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        self._claim = Claim(self._database.parent, self._root)
         self._catalog = Catalog(self._database)
         try:
             self._watch = Watch(self._folder)
@@ -237,6 +243,8 @@ class Site:
         self._left_out = self._store().left_out(self._beyond)
         self._swept = time.monotonic()
         self._rebuilt = False
+        if self._claim is not None:
+            self._claim.touch()
 
     def _watch_folders(self) -> Iterator[None]:
         """Watch the folders that hold indexed files and those directly in them; True where any was new."""
@@ -296,12 +304,28 @@ class Site:
                 size += len(entry.file.data) if entry.file is not None else 0
             self._done += 1
             if len(batch) >= BATCH_FILES or size >= BATCH_BYTES or time.monotonic() - began > BATCH_S:
-                self._store().write(batch)
+                self._write(batch)
                 batch, size, began = [], 0, time.monotonic()
             yield
         if batch:
-            self._store().write(batch)
+            self._write(batch)
         self._done = min(self._done, self._total)
+
+    def _write(self, batch: list[Entry]) -> None:
+        """Write files; those that a layer cannot take are left out, each by itself."""
+        try:
+            self._store().write(batch)
+        except (OSError, sqlite3.Error):
+            raise
+        except Exception:  # noqa: BLE001 - as below
+            traceback.print_exc()
+            for entry in batch:
+                try:
+                    self._store().write([entry])
+                except (OSError, sqlite3.Error):
+                    raise
+                except Exception:  # noqa: BLE001 - whatever a hostile file makes a library raise
+                    self._store().write([Entry(entry.path, entry.stamp, entry.language, "crashed")])
 
     def _entry(self, path: str, stamp: Stamp) -> Entry:
         if stamp[0] > MAX_BYTES:
@@ -327,7 +351,8 @@ class Site:
         try:
             with self._journal.working_on(str(self._root), path):
                 parsed, words = parse(name, data)
-        except MemoryError:
+        except Exception:  # noqa: BLE001 - whatever a hostile file makes a parser raise
+            traceback.print_exc()
             return Entry(path, stamp, name, "crashed")
         return Entry(path, stamp, name, "indexed", IndexedFile(0, path, name, data, parsed.symbols, words))
 
