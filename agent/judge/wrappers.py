@@ -82,9 +82,8 @@ def _options(words: Sequence[Word], flags: str, valued: str, operands: int) -> W
             break
         if not text.startswith("-") or text == "-":
             break
-        if text.startswith("--"):
-            if "=" not in text:
-                wrapped.why = f"has {text}, whose meaning is not known"
+        if text.startswith("--"):  # one may name a file to write, as `time --output=FILE` does
+            wrapped.why = f"has {text}, whose meaning is not known"
             at += 1
             continue
         letters = text[1:]
@@ -143,7 +142,7 @@ def _command(words: Sequence[Word]) -> Wrapped:
 
 
 def _xargs(words: Sequence[Word]) -> Wrapped:
-    wrapped = _options(words, "0rtpx", "aEIdLnPs", 0)
+    wrapped = _options(words, "0rtpx", "EIdLnPs", 0)  # -a reads a file, wherever that is
     if not wrapped.inner and wrapped.opaque is None:
         wrapped.inner.append((Word("echo", "echo"),))
     wrapped.inner = [(*inner, UNKNOWN) for inner in wrapped.inner]
