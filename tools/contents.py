@@ -9,13 +9,14 @@ from tools.confinement import locate, workspace_path
 from tools.encodings import Binary
 from tools.errors import ToolError
 from tools.files import MAX_FILE_BYTES, NotFound, list_directory, read_bytes, stat
-from tools.text import Text
+from tools.text import Text, visible
 from tools.workspace import Workspace
 
 SUGGESTED: Final = 5
 LOOKED_AT: Final = 5_000
 """Entries looked at to find a file of the same name elsewhere."""
 
+_FOLDER: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _SKIPPED: Final = frozenset({".git", "node_modules", "__pycache__", ".venv"})
 
 
@@ -58,9 +59,42 @@ def content(workspace: Workspace, path: str, limit: int = MAX_FILE_BYTES) -> Con
 
 def missing(workspace: Workspace, path: str) -> NotFound:
     """The error for a file that is not there, with the names most like it."""
-    names = similar_names(workspace, path)
-    hint = f" Did you mean {', '.join(names)}?" if names else " Use grep, or read a folder, to find it."
-    return NotFound(f"There is no file {path!r} in the workspace.{hint}", suggestions=names)
+    name = workspace_path(workspace.root, path)
+    names = [other for other in similar_names(workspace, path) if other != name]
+    hint = (
+        f" Did you mean {', '.join(map(_shown, names))}?"
+        if names
+        else " Use grep, or read a folder, to find it."
+    )
+    what = f"There is no file {path!r} in the workspace."
+    if (target := _link_target(workspace, name)) is not None:
+        what = f"{path} is a symbolic link that leads to nothing: there is no {target}."
+    return NotFound(what + hint, suggestions=names)
+
+
+def _shown(name: str) -> str:
+    """A name as it is suggested: one with bytes that are no text cannot be given back as a path."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return f"{visible(name)} (not a UTF-8 name, so only the shell can open it)"
+    return visible(name)
+
+
+def _link_target(workspace: Workspace, name: str) -> str | None:
+    """Where the link of this name leads, for showing; None where there is no link."""
+    parent, _, last = name.rpartition("/")
+    try:
+        with locate(workspace.root, parent or ".") as folder:
+            above = os.open(folder.name, _FOLDER, dir_fd=folder.directory)
+    except (ToolError, OSError):
+        return None
+    try:
+        return visible(os.readlink(last, dir_fd=above), 200)
+    except OSError:
+        return None
+    finally:
+        os.close(above)
 
 
 def similar_names(workspace: Workspace, path: str) -> list[str]:

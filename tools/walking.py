@@ -82,6 +82,7 @@ def files_below(
             try:
                 for name in _names(process, deadline, stop, walk):
                     yield name.removeprefix(given).lstrip("/")
+                walk.complaint = walk.complaint.replace(f"{given}/", "").removeprefix("rg: ")
             finally:
                 process.kill()
 
