@@ -8,7 +8,7 @@ import orjson
 
 from agent.content import render
 from agent.events import Event, Mode, Usage
-from tools.text import visible
+from tools.text import shortened, visible
 
 ARGUMENT_LIMIT = 65_536
 """Characters of one call's arguments that stay in the context; longer ones are noted, not repeated."""
@@ -285,7 +285,7 @@ def _user(text: str, blocks: list[dict[str, Any]], editor: dict[str, Any] | None
 def title_of(text: str) -> str:
     """What a session is called where nobody has named it: the first line that says something, cut."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    return line if len(line) <= TITLE_LENGTH else f"{line[: TITLE_LENGTH - 1]}…"
+    return shortened(line, TITLE_LENGTH)
 
 
 def context_arguments(raw: str) -> str:

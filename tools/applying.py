@@ -13,7 +13,7 @@ from tools.errors import InvalidArguments
 from tools.files import MAX_FILE_BYTES, too_large
 from tools.matching import MAX_MATCHES, Found, Match, Tier, Window, find
 from tools.refusals import omission, redaction
-from tools.repair import excerpt, nearest
+from tools.repair import nearest, numbered
 from tools.rewriting import rewritten
 from tools.text import Text, line_end, line_number, line_start
 
@@ -430,4 +430,4 @@ def _ambiguous(flat: str, found: Found, matches: Sequence[Match], anchor: Anchor
 def _around(flat: str, match: Match) -> str:
     first = line_number(flat, match.start)
     last = line_number(flat, max(match.end - 1, match.start))
-    return excerpt(flat, max(first - 1, 1), min(last, first + 3) + 1)
+    return numbered(flat, max(first - 1, 1), min(last, first + 3) + 1)

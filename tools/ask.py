@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field
 
 from tools.errors import EnvironmentFault, InvalidArguments
 from tools.result import Proposal, ToolResult
+from tools.text import shortened
 from tools.tool import Arguments, Kind, Progress, Tool
 from tools.workspace import Workspace
 
@@ -66,7 +67,7 @@ class Ask(Tool):
         if long := next((option for option in options if len(option) > 200), None):
             raise InvalidArguments(f"The option {long[:40]!r}… is too long; give at most 200 characters.")
         first = arguments.question.split("\n", 1)[0]
-        return Proposal(first if len(first) <= 80 else first[:79] + "…")
+        return Proposal(shortened(first, 80))
 
     async def run(self, arguments: AskArguments, workspace: Workspace, progress: Progress) -> ToolResult:
         if workspace.ask is None:

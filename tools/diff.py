@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 from typing import Final
 
 from tools.encodings import Binary
-from tools.text import Text, line_number
+from tools.text import Text, line_number, split_lines
 
 CONTEXT: Final = 3
 PAIRS: Final = 2_000_000
@@ -147,7 +147,7 @@ def _common(old: str, new: str, old_size: int, new_size: int, from_end: bool) ->
 
 def _refined(old: str, new: str, span: Span, budget: _Budget) -> Iterator[Span]:
     """The lines of a span that really differ."""
-    before, after = _lines(old[span.start : span.end]), _lines(new[span.new_start : span.new_end])
+    before, after = split_lines(old[span.start : span.end]), split_lines(new[span.new_start : span.new_end])
     start, new_start = span.start, span.new_start
     for same_old, same_new in _pieces(before, after, budget):
         end, new_end = start + _size(same_old), new_start + _size(same_new)
@@ -219,12 +219,12 @@ def _hunk(old: str, new: str, group: list[Span], context: int) -> tuple[list[str
     added = removed = kept = 0
     at = start
     for span in group:
-        same = _lines(old[at : span.start])
-        minus, plus = _lines(old[span.start : span.end]), _lines(new[span.new_start : span.new_end])
+        same = split_lines(old[at : span.start])
+        minus, plus = split_lines(old[span.start : span.end]), split_lines(new[span.new_start : span.new_end])
         body += _marked(" ", same) + _marked("-", minus) + _marked("+", plus)
         kept, removed, added = kept + len(same), removed + len(minus), added + len(plus)
         at = span.end
-    same = _lines(old[at:end])
+    same = split_lines(old[at:end])
     body += _marked(" ", same)
     kept += len(same)
     new_start = group[0].new_start - (group[0].start - start)
@@ -252,13 +252,6 @@ def _down(text: str, position: int, lines: int) -> int:
         if position == 0:
             return len(text)
     return position
-
-
-def _lines(text: str) -> list[str]:
-    """Lines with their "\\n"; other characters that Python takes for line ends are none here."""
-    lines = [line + "\n" for line in text.split("\n")]
-    lines[-1] = lines[-1][:-1]
-    return lines if lines[-1] else lines[:-1]
 
 
 def _marked(mark: str, lines: list[str]) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from tools.applying import Applied, EditError, NoMatch
 from tools.encodings import Binary
-from tools.text import Text
+from tools.text import Text, split_lines
 
 OUTPUT_LINES: Final = 20
 """Lines of one cell's outputs that are shown."""
@@ -141,7 +141,7 @@ class Notebook:
         """A source in the form of the one that it replaces: a text, or a list of lines laid out alike."""
         if old.startswith('"'):
             return self._dumped(source)
-        lines = _lines(source)
+        lines = split_lines(source)
         if not lines:
             return "[]"
         samples = (old, *(self.text.body[slice(*cell.source_at)] for cell in self.cells[:50]))
@@ -159,7 +159,7 @@ class Notebook:
         cell |= {"metadata": {}}
         if kind == "code":
             cell |= {"outputs": []}
-        cell |= {"source": _lines(source)}
+        cell |= {"source": split_lines(source)}
         margin = self._gap.rpartition("\n")[2] if "\n" in self._gap else None
         if margin is None:
             return self._dumped(cell)
@@ -187,11 +187,6 @@ def through_cells(path: str, data: bytes, apply: Callable[[bytes], Applied]) -> 
             raise miss from None
         return applied, applied.data
     return applied, book.edited(applied.data.decode("utf-8"))
-
-
-def _lines(text: str) -> list[str]:
-    *lines, rest = text.split("\n")
-    return [line + "\n" for line in lines] + [rest] * bool(rest)
 
 
 def _sections(view: str) -> list[tuple[int | None, str, str]]:

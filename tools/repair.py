@@ -50,7 +50,7 @@ def nearest(flat: str, old: str, window: Window) -> Nearest | None:
     return _compared(flat, lines, start)
 
 
-def excerpt(flat: str, first: int, last: int) -> str:
+def numbered(flat: str, first: int, last: int) -> str:
     """Numbered lines `first` to `last` (from 1, inclusive) of a flat text, at most `SHOWN_LINES` of them."""
     at = 0
     for _ in range(first - 1):
@@ -132,7 +132,7 @@ def _compared(flat: str, lines: list[str], first: int) -> Nearest:
         expected=visible(line, SHOWN_WIDTH),
         found="" if found is None else visible(found, SHOWN_WIDTH),
         hint=_hint(flat, lines, index, found, at),
-        excerpt=excerpt(flat, from_line, differs + max(len(lines) - index, 3) + 1),
+        excerpt=numbered(flat, from_line, differs + max(len(lines) - index, 3) + 1),
     )
 
 

@@ -14,6 +14,7 @@ from tools.sandbox.policy import SandboxDied
 from tools.shell_command import End, Outcome
 from tools.shell_job import Job
 from tools.shell_session import ShellSession
+from tools.text import shortened
 from tools.tool import Arguments, Kind, Progress, Tool
 from tools.workspace import Workspace
 
@@ -70,9 +71,7 @@ class Shell(Tool):
             raise InvalidArguments("The command contains a NUL character, which no shell can run.")
         first = arguments.command.strip().split("\n", 1)[0]
         paths = (folder.relative_to(workspace.root).as_posix(),) if folder is not None else ()
-        return Proposal(
-            title=first if len(first) <= 80 else first[:79] + "…", paths=paths, command=arguments.command
-        )
+        return Proposal(title=shortened(first, 80), paths=paths, command=arguments.command)
 
     async def run(self, arguments: ShellArguments, workspace: Workspace, progress: Progress) -> ToolResult:
         folder = _folder(arguments.cwd, workspace.root)

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from tools import job_view
 from tools.result import Proposal, ToolResult
+from tools.text import shortened
 from tools.tool import Arguments, Kind, Progress, Tool
 from tools.workspace import Workspace
 
@@ -36,7 +37,7 @@ class ShellSend(Tool):
     async def propose(self, arguments: ShellSendArguments, workspace: Workspace) -> Proposal:
         job = job_view.find(workspace, arguments.job)
         shown = arguments.text.encode("unicode_escape").decode()
-        title = f"Type into job {job.id}: {shown if len(shown) <= 60 else shown[:59] + '…'}"
+        title = f"Type into job {job.id}: {shortened(shown, 60)}"
         return Proposal(title, command=arguments.text)
 
     async def run(

@@ -8,7 +8,7 @@ from tools.contents import Content
 from tools.encodings import Binary
 from tools.matching import Window, find
 from tools.notebook import Notebook
-from tools.repair import SHOWN_LINES, excerpt, nearest
+from tools.repair import SHOWN_LINES, nearest, numbered
 from tools.text import Text, line_number
 
 STALE_REGIONS: Final = 3
@@ -42,8 +42,8 @@ def _region(text: Text, hunk: Hunk) -> str:
     if len(found.matches) == 1:
         match = found.matches[0]
         first, last = line_number(flat, match.start), line_number(flat, max(match.end - 1, match.start))
-        return excerpt(flat, max(first - 2, 1), last + 2)
+        return numbered(flat, max(first - 2, 1), last + 2)
     near = nearest(flat, old, window)
     if near is not None:
         return near.excerpt
-    return excerpt(flat, 1, SHOWN_LINES) if flat.count("\n") <= SHOWN_LINES else ""
+    return numbered(flat, 1, SHOWN_LINES) if flat.count("\n") <= SHOWN_LINES else ""

@@ -149,6 +149,20 @@ def line_end(flat: str, position: int) -> int:
     return len(flat) if end < 0 else end
 
 
+def split_lines(text: str) -> list[str]:
+    """The lines of a text, each with its "\\n" but perhaps the last.
+
+    Other characters that Python takes for line ends are none here.
+    """
+    *lines, rest = text.split("\n")
+    return [line + "\n" for line in lines] + [rest] * bool(rest)
+
+
+def shortened(text: str, limit: int) -> str:
+    """A text of at most `limit` characters, the last of which says that there were more."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
 def visible(text: str, limit: int | None = None) -> str:
     """A line for showing: control characters and undecodable bytes escaped, the rest verbatim.
 

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
+from tools.text import shortened
+
 Severity = Literal["error", "warning", "info"]
 ORDER: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
 
@@ -25,8 +27,7 @@ class Finding(NamedTuple):
 
     def shown(self) -> str:
         code = f" {self.code}" if self.code else ""
-        message = " ".join(self.message.split())
-        message = message if len(message) <= 300 else message[:299] + "…"
+        message = shortened(" ".join(self.message.split()), 300)
         return f"{self.path}:{self.line}:{self.column}: {self.severity}{code} {message}"
 
 

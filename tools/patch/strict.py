@@ -6,6 +6,7 @@ from tools.applying import Applied, Placed, require_writable
 from tools.diff import Span
 from tools.encodings import Encoding, sniff
 from tools.patch.section import Chunk
+from tools.text import split_lines
 
 MARK = "\ufeff"
 
@@ -22,7 +23,7 @@ def strictly(data: bytes, chunks: Sequence[Chunk]) -> Applied | None:
     encoding, body = sniff(data)
     if encoding.bom:
         body = MARK + body
-    lines = _lines(body)
+    lines = split_lines(body)
     pieces: list[str] = []
     spans: list[Span] = []
     placed: list[Placed] = []
@@ -59,11 +60,6 @@ def _before_others(pieces: list[str]) -> list[str]:
     """The pieces that something follows: each has to end a line."""
     filled = [piece for piece in pieces if piece]
     return filled[:-1]
-
-
-def _lines(body: str) -> list[str]:
-    *lines, rest = body.split("\n")
-    return [line + "\n" for line in lines] + [rest] * bool(rest)
 
 
 def _encoded(encoding: Encoding, text: str) -> bytes:
