@@ -1,5 +1,6 @@
 """What a git command does, as far as its words tell."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -29,9 +30,14 @@ _SECOND: Final[dict[str, frozenset[str]]] = {
 }
 REFUSED: Final = names(
     "--output --ext-diff --textconv --filters --open-files-in-pager --exec --upload-pack "
-    "--receive-pack --no-index --paginate --output-directory --upload-archive --template"
+    "--receive-pack --no-index --paginate --output-directory --upload-archive --template --config"
 )
 """Flags with which even a reading command writes, or runs what a configuration names."""
+_RUNNING: Final = {
+    "grep": re.compile(r"-[^-efABCmO]*O"),  # a pager, also behind other letters
+    "clone": re.compile(r"-[^-bjo]*[uc]"),  # a program on the other side, a setting
+}
+"""Short flags that run a program."""
 NETWORK: Final = names("push pull fetch clone ls-remote send-email archive-remote svn p4")
 DISCARDS: Final = frozenset({"clean"})
 NEVER: Final = names(
@@ -102,7 +108,7 @@ def refused_flag(git: Git) -> str | None:
         name = word.value.partition("=")[0]
         if name.startswith("--") and len(name) > 2 and any(flag.startswith(name) for flag in REFUSED):
             return name
-        if git.name == "grep" and name.startswith("-O"):
+        if (short := _RUNNING.get(git.name or "")) is not None and short.match(name):
             return name
     return None
 
@@ -120,6 +126,6 @@ def _lists(git: Git) -> bool:
     if not all(flag in allowed for flag in flags):
         return False
     if git.name == "config":
-        return bool(flags)
+        return bool({"-l", "--list", "--get", "--get-all"} & set(flags))  # else a value is set
     listing = {"-l", "--list", "--merged", "--no-merged"} & set(flags)
     return len(flags) == len(texts) or bool(listing and git.name in ("branch", "tag"))

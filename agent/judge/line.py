@@ -189,7 +189,7 @@ class _Judge:
         if name == "alias":
             self.defined |= {(word.value or "").partition("=")[0] for word in words[1:]}
         git = gits.read(words, places) if name == "git" else None
-        if words[0].plain != name and "/" in words[0].source:
+        if "/" in (words[0].plain or ""):
             why: str | None = "is a program named by its path"
         elif git is not None:
             why = gits.why_not(git, words, places)

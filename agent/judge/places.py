@@ -16,6 +16,7 @@ MAX_PLACES: Final = 8
 
 _PIECES: Final = re.compile(r"[=:,@\s\"'()]+")
 _PATTERN: Final = re.compile(r"[*?\[]")
+_DESCRIPTOR: Final = re.compile(r"/dev/fd/\d+", re.ASCII)
 
 
 class Places:
@@ -57,7 +58,7 @@ class Places:
         return self._where(word.value, word.glob)
 
     def _where(self, path: str, glob: bool) -> Where:
-        if path in DEVICES or path.startswith("/dev/fd/"):
+        if path in DEVICES or _DESCRIPTOR.fullmatch(path):
             return "device"
         if path == "":
             return "inside"
@@ -112,4 +113,6 @@ class Places:
                 where = "outside" if piece.startswith("~") else self._where(piece, word.glob)
                 if where in ("outside", "unknown", "temporary"):
                     return where
-        return self._where(value, word.glob) if not value.startswith("-") and len(value) < 4096 else "inside"
+        if len(value) >= 4096 or (value.startswith("-") and self.lost):
+            return "inside"
+        return self._where(value, word.glob)  # behind `--`, what looks like a flag is a path too

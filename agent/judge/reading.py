@@ -44,18 +44,19 @@ _FREE: Final = Reading(free=True)
 PROGRAMS: Final[dict[str, Reading]] = {
     **dict.fromkeys(
         names(
-            "ls cat head tail wc nl stat du df basename dirname realpath readlink cut comm cmp cksum "
+            "ls cat head tail nl stat df basename dirname realpath readlink cut comm cmp cksum "
             "md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum tac rev paste fold fmt expand "
             "unexpand od hexdump strings column cal"
         ),
         _ANY,
     ),
     **dict.fromkeys(
-        names("echo true false : [ pwd seq whoami uname id nproc arch sleep exit type which tr"),
+        names("echo true false : [ pwd seq whoami uname id nproc sleep exit type which tr"),
         _FREE,
     ),
     "printf": Reading(free=True, not_short="v"),
     "test": Reading(free=True, not_short="vR"),
+    **dict.fromkeys(("wc", "du"), Reading(not_long=frozenset({"--files0-from"}))),
     "date": Reading(not_short="sf", not_long=frozenset({"--set", "--file"}), skip=1),
     "grep": Reading(not_short="R", not_long=frozenset({"--dereference-recursive"}), skip=1, instead="ef"),
     "egrep": Reading(not_short="R", not_long=frozenset({"--dereference-recursive"}), skip=1, instead="ef"),
@@ -71,7 +72,7 @@ PROGRAMS: Final[dict[str, Reading]] = {
         not_long=frozenset({"--output", "--compress-program", "--temporary-directory", "--files0-from"}),
     ),
     "diff": Reading(not_short="l", not_long=frozenset({"--paginate"})),
-    "file": Reading(not_short="Cz", not_long=frozenset({"--compile", "--uncompress"})),
+    "file": Reading(not_short="Czf", not_long=frozenset({"--compile", "--uncompress", "--files-from"})),
     "uniq": Reading(at_most=1),
     "xxd": Reading(not_short="r", not_long=frozenset({"--revert"}), at_most=1),
     "tree": Reading(not_short="oRl", not_long=frozenset({"--output"})),
@@ -87,7 +88,11 @@ _SED_COMMAND: Final = re.compile(
     rf"\s*(?:{_ADDRESS}(?:\s*,\s*{_ADDRESS})?)?\s*!?\s*"
     r"(?:[pdq=]|s(?P<d>[/|,#])(?:(?!(?P=d))[^\\\n]|\\.)*(?P=d)(?:(?!(?P=d))[^\\\n]|\\.)*(?P=d)[gpiI0-9]*)?\s*"
 )
-_AWK_REFUSED: Final = re.compile(r"system|getline|ARGV|ARGC|ENVIRON|PROCINFO|fflush|close|extension|[|>@\\]")
+_READS_MORE: Final = {"date": re.compile(r"[\d.]+"), "jq": re.compile(r".*\b(import|include)\b.*", re.DOTALL)}
+"""Operands with which a program does more than read what is named: the clock is set, files are read."""
+_AWK_REFUSED: Final = re.compile(
+    r"SYMTAB|FUNCTAB|system|getline|ARGV|ARGC|ENVIRON|PROCINFO|fflush|close|extension|[|>@\\]"
+)
 
 
 def why_not(program: str, words: Sequence[Word], places: Places) -> str | None:
@@ -104,6 +109,8 @@ def why_not(program: str, words: Sequence[Word], places: Places) -> str | None:
     known = PROGRAMS.get(program)
     if known is None:
         return "is not known to only read"
+    if (more := _READS_MORE.get(program)) and any(more.fullmatch(word.value or "") for word in arguments):
+        return "may do more than read what is named"
     if (flag := refused_flag(known, arguments)) is not None:
         return f"has {flag}, which does more than read"
     operators = {"test": arguments, "printf": arguments[:1]}.get(program, ())

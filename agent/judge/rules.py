@@ -33,6 +33,8 @@ _EXECUTING: Final = names(
 """Flags that can make another program of a known one; a rule allows them only where it names them."""
 _EXECUTING_SHORT: Final = frozenset({"-f", "-C", "-E", "-W", "-I", "-c"})
 """Of those, the ones that mean so only to `_TARGETED` programs."""
+_TARGETED_SHORT: Final = "fCEWIcdetr"
+"""Letters of short flags, also of several in one word, that name another file, folder or code to those."""
 
 
 def stored(rule: Rule) -> str:
@@ -131,8 +133,9 @@ def forbids(rule: Rule, words: Sequence[Word], places: Places) -> bool:
 
 def _executes(word: Word, name: str) -> bool:
     flag = (word.value or "").partition("=")[0]
-    if flag in _EXECUTING_SHORT or (name in _TARGETED and flag[:2] in _EXECUTING_SHORT):
-        return name in _TARGETED
+    if flag.startswith("-") and not flag.startswith("--"):
+        letters = _TARGETED_SHORT if name in _TARGETED else ""
+        return bool(set(flag[1:]) & set(letters)) or (flag in _EXECUTING and flag not in _EXECUTING_SHORT)
     return flag in _EXECUTING
 
 

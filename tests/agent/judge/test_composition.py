@@ -90,7 +90,12 @@ WRAPPERS = [
 ]
 QUOTED = [*"lrmgitx/.", "rm", "ls", "-rf", "/etc", "git", "push", "log", "sub", "f"]
 
-simple = st.lists(st.sampled_from(WORDS), min_size=1, max_size=5).map(" ".join)
+simple = (
+    st.lists(st.sampled_from(WORDS), min_size=1, max_size=5)
+    .map(" ".join)
+    # The parser takes a flag with a value for an assignment, or for nothing at the end of a text.
+    .filter(lambda line: not line.startswith("--"))
+)
 part = st.one_of(st.sampled_from(WHOLE), simple)
 setting = st.sampled_from(SETTINGS)
 
