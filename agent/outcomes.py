@@ -40,9 +40,9 @@ async def finish(
     here: Step, prepared: Prepared, result: ToolResult, started: int, synthetic: Synthetic | None
 ) -> None:
     session, blobs = here.session, {}
-    cancelled = await _keep(here, result.changes)
-    for change in result.changes:
-        session.submit(_edit(here, prepared.call.id, change))
+    edits, cancelled = await _edits(here, prepared.call.id, result.changes)
+    for edit in edits:
+        session.submit(edit)
     text, data = await session.redaction.text(result.text), dict(result.data)
     if synthetic is None and prepared.tool is not None:
         data.setdefault("tier", OUTSIDE if prepared.tool.outside else FILES)
@@ -77,30 +77,33 @@ async def finish(
         raise asyncio.CancelledError
 
 
-async def _keep(here: Step, changes: Sequence[FileChange]) -> bool:
-    """Put both sides of changes into the snapshot store; whether the turn was cancelled meanwhile.
+async def _edits(here: Step, call_id: str, changes: Sequence[FileChange]) -> tuple[list[Draft], bool]:
+    """The events of changes, whose both sides go into the snapshot store; and whether the turn was cancelled
+    meanwhile.
 
     What is done is logged: neither a cancelled turn nor a store that is full keeps the edits from it.
     """
+    if not changes:
+        return [], False
     store = here.session.workspace.snapshots
     sides = [side for change in changes for side in (change.before, change.after) if side is not None]
-    if store is None or not sides:
-        return False
 
-    async def kept() -> None:
-        try:
-            await store.hold(here.session.id, await store.put_all(sides))
-        except SnapshotError as error:
-            log.error("the contents of an edit are not kept, so it cannot be taken back: %s", error)
+    async def made() -> list[Draft]:
+        if store is not None and sides:
+            try:
+                await store.hold(here.session.id, await store.put_all(sides))
+            except SnapshotError as error:
+                log.error("the contents of an edit are not kept, so it cannot be taken back: %s", error)
+        # The diff of a large file takes a good part of a second, which other sessions need not wait for.
+        return await asyncio.to_thread(lambda: [_edit(here, call_id, change) for change in changes])
 
-    keeping, cancelled = asyncio.ensure_future(kept()), False
-    while not keeping.done():
+    making, cancelled = asyncio.ensure_future(made()), False
+    while not making.done():
         try:
-            await asyncio.wait({keeping})
+            await asyncio.wait({making})
         except asyncio.CancelledError:
             cancelled = True
-    keeping.result()
-    return cancelled
+    return making.result(), cancelled
 
 
 def _edit(here: Step, call_id: str, change: FileChange) -> Draft:
