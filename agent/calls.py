@@ -8,10 +8,20 @@ from typing import Any, TypeVar
 
 import orjson
 
-from agent.events import ApprovalResolved, Call, ErrorData, Generation, ToolCall, ToolResultData, now
-from agent.outcomes import Synthetic, fail, failed, finish
+from agent.events import (
+    ApprovalResolved,
+    Call,
+    ErrorData,
+    Generation,
+    Parse,
+    Synthetic,
+    ToolCall,
+    ToolResultData,
+    now,
+)
+from agent.outcomes import fail, failed, finish
 from agent.permission import denied
-from agent.prepared import Parse, Prepared, Step
+from agent.prepared import Prepared, Step
 from agent.session import Session
 from agent.streaming import Stream
 from tools.errors import InvalidArguments, ToolError

@@ -3,9 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Literal
 
-from agent.events import BlobRef, Draft, Edit, Todo, ToolResultData, draft, now
+from agent.events import BlobRef, Draft, Edit, Synthetic, Todo, ToolResultData, draft, now
 from agent.instructions import nested
 from agent.prepared import Prepared, Step
 from tools.diff import unified_diff
@@ -21,8 +20,6 @@ TEXT_LIMIT = 200_000
 
 FILES, OUTSIDE = "files", "outside"
 """What held a call that ran in no sandbox: the confinement of the file tools, or nothing of ours."""
-
-Synthetic = Literal["denied", "interrupted", "repeated", "cancelled", "refused"]
 
 
 async def fail(here: Step, prepared: Prepared, error: ToolError, started: int) -> None:

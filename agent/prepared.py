@@ -1,15 +1,12 @@
 """A tool call on its way: what is known of it before it runs, and the step it belongs to."""
 
 from dataclasses import dataclass, field
-from typing import Literal
 
-from agent.events import Call, Generation
+from agent.events import Call, Generation, Parse
 from agent.session import Session
 from tools.errors import ToolError
 from tools.result import Proposal
 from tools.tool import Arguments, Tool
-
-Parse = Literal["ok", "malformed", "unknown_tool", "invalid"]
 
 
 @dataclass(slots=True)

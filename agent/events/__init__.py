@@ -5,7 +5,15 @@ a session; `ts` is integer microseconds UTC. A `Draft` is an event before the lo
 place. Readers keep and skip types they do not know.
 """
 
-from agent.events.call import ApprovalRequested, ApprovalResolved, ToolCall, ToolOutput, ToolResultData
+from agent.events.call import (
+    ApprovalRequested,
+    ApprovalResolved,
+    Parse,
+    Synthetic,
+    ToolCall,
+    ToolOutput,
+    ToolResultData,
+)
 from agent.events.conversation import (
     ConfigChanged,
     Feedback,
@@ -54,6 +62,7 @@ __all__ = [
     "Generation",
     "Live",
     "Mode",
+    "Parse",
     "Prompt",
     "PromptRef",
     "QuestionAsked",
@@ -62,6 +71,7 @@ __all__ = [
     "Restored",
     "SessionCreated",
     "Steered",
+    "Synthetic",
     "Text",
     "Thought",
     "Todo",

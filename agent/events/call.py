@@ -6,6 +6,10 @@ from pydantic import Field
 
 from agent.events.record import BlobRef, Record
 
+Parse = Literal["ok", "malformed", "unknown_tool", "invalid"]
+Synthetic = Literal["denied", "interrupted", "repeated", "cancelled"]
+"""Why a result is there that no tool wrote."""
+
 
 class ToolCall(Record):
     """A call that is about to be judged and run. `parse` says whether the model's text was a valid call."""
@@ -18,7 +22,7 @@ class ToolCall(Record):
     arguments: dict[str, Any] | None = None
     raw: str = ""
     """The raw arguments, kept only where they could not be parsed."""
-    parse: Literal["ok", "malformed", "unknown_tool", "invalid"] = "ok"
+    parse: Parse = "ok"
     group: int = 0
     """Calls of one group ran in parallel."""
     title: str = ""
@@ -35,10 +39,7 @@ class ToolOutput(Record):
 
 
 class ToolResultData(Record):
-    """What the model sees of a call (`text`), and what the log keeps of it.
-
-    `synthetic` marks results that no tool wrote: denied, interrupted, repeated, cancelled.
-    """
+    """What the model sees of a call (`text`), and what the log keeps of it."""
 
     call_id: str
     name: str
@@ -50,7 +51,7 @@ class ToolResultData(Record):
     data: dict[str, Any] = Field(default_factory=dict)
     started: int
     ended: int
-    synthetic: Literal["denied", "interrupted", "repeated", "cancelled", "refused"] | None = None
+    synthetic: Synthetic | None = None
 
 
 class ApprovalRequested(Record):
