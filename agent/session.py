@@ -67,7 +67,7 @@ class Session:
         self.task: asyncio.Task[None] | None = None
         self.interrupted = False
         self.recovery = asyncio.Lock()
-        """Held while what a crash left open is being closed: it is closed once."""
+        """Held while files are brought back, or what a crash left open is being closed: it is closed once."""
         self.node: Node | None = None
         """The prompt of the last stored generation; the next prompt goes on from it."""
         self.ids: IdNode | None = None

@@ -31,9 +31,13 @@ async def taken_back(
             "The agent is working: stop it or let it finish, then take its changes back.",
             {"sessionId": live.id},
         )
-    log = await live.store.all_events(live.id)
     try:
-        done = await take_back(session, log, target, preview=preview)
+        if preview:
+            done = await take_back(session, await live.store.all_events(live.id), target, preview=True)
+        else:
+            # One after the other, and before the next turn: each plans from what the last one left.
+            async with session.recovery:
+                done = await take_back(session, await live.store.all_events(live.id), target)
     except (InvalidArguments, SnapshotError) as error:
         raise RpcError(INVALID_PARAMS, error.message, {"sessionId": live.id}) from error
     files = done.files()

@@ -63,6 +63,30 @@ async def test_one_hunk_is_rejected(serve: Any) -> None:
     assert path.read_text() == "def hail():\n    pass\n    pass\n    pass\n    return 'helo'\n"
 
 
+async def test_hunks_that_are_rejected_at_once_are_all_taken_back(serve: Any) -> None:
+    lines = [f"line {n}\n" for n in range(60)]
+    edits = [(f"line {n}\n", f"other {n}\n") for n in (5, 20, 35, 50)]
+    server, _ = await serve([edit("a.txt", *edits), "done", edit("a.txt", ("line 10\n", "more\n")), "done"])
+    path: Path = server.workspace / "a.txt"
+    path.write_text("".join(lines))
+    async with server.client() as client:
+        session = await client.new_session(server.workspace)
+        await client.prompt(session, "go")
+        changed = next(event for event in await server.store.all_events(session) if event.type == "edit")
+        rejected = [
+            client.call(
+                "_etude/feedback",
+                sessionId=session,
+                target={"seq": changed.seq, "hunk": hunk},
+                kind="reject",
+            )
+            for hunk in (1, 2, 3, 4)
+        ]
+        *done, _ = await asyncio.gather(*rejected, client.prompt(session, "again"))
+    assert [one["kept"] for one in done] == [[], [], [], []]
+    assert "other" not in path.read_text()
+
+
 async def test_true_contents_are_in_the_store_alone_and_go_with_their_session(serve: Any) -> None:
     server, _ = await serve([edit("key.py", ("old = 1", "new = 2")), "done"])
     (server.workspace / "key.py").write_text(f'token = "{KEY}"\nold = 1\n')
