@@ -403,3 +403,79 @@ def test_ordinary_text_is_read_fast() -> None:
         best = max(best, len(data) / 1e6 / (time.process_time() - began))
     print(f"{best:.0f} MB/s")
     assert best >= 20
+
+
+HOSTILE = {
+    "names in values": "token=",
+    "names in values of many lines": "token=" * 50 + "\n",
+    "headers in headers": "cookie: a1b2=1234abcd9fXq;",
+    "credentials in credentials": "authorization=",
+    "beginnings of tokens": "-eyJ",
+    "base64": "aGVsbG8gdGhpcyBpcyB0ZXh0IG5v ",
+    "what no key's line is": "-----BEGIN PRIVATE KEY-----\n" + "+" * 15_000 + "!\n",
+    "what no key's header is": "-----BEGIN PRIVATE KEY-----\n" + "-x" * 7_500 + "!\n",
+    "what no blank line is": "-----BEGIN PRIVATE KEY-----\n" + "\\" * 15_000 + "!\n",
+    "escapes behind a key": "-----BEGIN PRIVATE KEY-----" + "A" * 30 + "\\n" * 7000 + "\n",
+    "passwords of words": "://u:" + "pass" * 12 + "1@h ",
+    "long names": "x" * 390 + "_token=a\n",
+    "columns": "token: a" + " " * 300,
+}
+
+
+@pytest.mark.budget
+@pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE)
+def test_text_that_is_made_to_be_slow_takes_no_longer_for_it(unit: str) -> None:
+    redactor = fresh()
+    for index in range(200):
+        redactor.know(f"eyJhbG{random.Random(index).getrandbits(120):x}")
+    text = (unit * (200_000 // len(unit) + 1))[:200_000]
+    began = time.process_time()
+    redactor.redact(text)
+    spent = time.process_time() - began
+    print(f"{len(text) / 1e6 / spent:.1f} MB/s")
+    assert spent < 1
+
+
+def test_what_would_take_too_long_to_look_at_is_hidden_to_the_end_of_its_line() -> None:
+    secret = "zQ7" * 4 + "k93JdXw02"
+    text = f"before\n{'token=' * 2000}{secret}\nafter\n"
+    clean = fresh().redact(text)
+    assert secret not in clean
+    assert clean.startswith("before\ntoken=") and clean.endswith("]\nafter\n")
+    assert len(clean) < 2000
+    assert "[secret:unread:" in clean
+    stream = Stream(fresh())
+    assert "".join(stream.feed(part) for part in (text[:5000], text[5000:])) + stream.finish() == clean
+
+
+def test_a_dense_line_of_ordinary_values_is_looked_at_whole() -> None:
+    line = ",".join(
+        f'"token":"a{n}b","url":"https://x.org/?access_token=a{n}","pad":"{"x" * 20}"' for n in range(900)
+    )
+    assert fresh().redact(line) == line
+
+
+def test_a_value_is_found_behind_others_that_begin_alike() -> None:
+    redactor = fresh()
+    values = ["eyJhbGciOi1", "eyJhbGciOi1aa77", "eyJhbGciOi1aa77b9c", "eyJhbGciOi2zz", "eyJhbGciOi1zz"]
+    for value in values:
+        assert redactor.know(value)
+    for value in values:
+        clean = redactor.redact(f"<{value}>")
+        assert PATTERN.fullmatch(clean[1:-1]), clean
+        assert redactor.resolve(clean) == f"<{value}>"
+    assert redactor.redact("<eyJhbGciOi3>") == "<eyJhbGciOi3>"
+
+
+def test_base64_that_holds_a_part_of_a_known_value_is_hidden() -> None:
+    value = "correct-horse-77-battery-staple"
+    redactor = fresh()
+    redactor.know("another-value-that-is-known-9")
+    redactor.know(value)
+    for part in (value[9:], value[:-9], "words before " + value[:12], value[-12:] + " words behind"):
+        run = base64.b64encode(part.encode()).decode().rstrip("=")
+        run += "=" * (-len(run) % 4)
+        assert run not in redactor.redact(f"<{run}>"), part
+    for part in ("words of no value at all", "a " + value[3:9] + " and more words"):
+        run = base64.b64encode(part.encode()).decode()
+        assert redactor.redact(f"<{run}>") == f"<{run}>"

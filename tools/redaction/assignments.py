@@ -3,13 +3,18 @@
 import base64
 import binascii
 import re
-from typing import Final
+import string
+from functools import cache
+from typing import Any, Final
 
+from tools.redaction.engine import compiled
 from tools.redaction.spans import Span
 from tools.redaction.values import (
     LONGEST,
     MARK,
+    SHORTEST,
     classes,
+    digits_in,
     distinctive,
     entropy,
     is_secret,
@@ -34,15 +39,16 @@ URL: Final = rb"://[^\s/@:\"'<>`]*:[^\s/@\"'<>`]+@"
 URL_TOKEN: Final = rb"://[A-Za-z0-9_.-]+@"
 BEARER: Final = rb"(?i:bearer)[ \t]+[A-Za-z0-9]"
 
-_ANNOTATED: Final = re.compile(rb"[ \t]*[A-Za-z_][\w\[\], |.]{0,60}?[ \t]*=[ \t]*(?!=)")
+_ANNOTATED: Final = re.compile(rb"[ \t]{0,16}+[A-Za-z_][\w\[\], |.]{0,60}?[ \t]{0,16}+=[ \t]*(?!=)")
 _OPENING: Final = re.compile(rb"[ \t]*(?:[bBrRuUfF]{1,2}(?=[\"']))?(?P<quote>\\*(?:\"\"\"|'''|[\"'`]))?")
 _BARE: Final = re.compile(rb"[^\s\"'`,;&<>(){}|\\]+")
 _REST: Final = re.compile(rb"[^\s\"'`\\]+")
 _SCHEME: Final = re.compile(rb"(?i:bearer|basic|token|apikey|bot|digest|key)[ \t]+")
-_LINE_START: Final = re.compile(
-    rb"(?:^|[:\t>|+-]|(?<=\n))[ \t]*(?:export[ \t]+|set[ \t]+|ENV[ \t]+|declare -x[ \t]+|-[ \t]+)?$"
-)
-_NAME_CHARACTERS: Final = re.compile(rb"[\w.-]*$")
+_OPENERS: Final = (b":", b">", b"|", b"+", b"-")
+_COMMANDS: Final = (b"export", b"set", b"ENV", b"declare -x")
+_NAME_CHARACTERS: Final = string.ascii_letters.encode() + string.digits.encode() + b"_.-"
+_TAIL: Final = 48
+"""Bytes at the end of a name that tell its kind."""
 _PAIR: Final = re.compile(rb"(?P<name>[^\s=;,\"']+)=(?P<value>[^\s;,\"']+)")
 _TOKEN: Final = re.compile(rb"[A-Za-z0-9._~+/|=-]+")
 _NOT_SECRET: Final = re.compile(
@@ -56,33 +62,51 @@ _STRONG_KEY: Final = re.compile(
 """Names of keys, in lower case, that are hardly ever anything else; other keys open maps and sort tables."""
 
 
-def assigned(data: bytes, at: int, sep: int, end: int) -> list[Span]:
-    """The secret that a name ending before `sep` is given, if it is one. `at` is where the name was met."""
+def assigned(data: bytes, at: int, sep: int, end: int) -> tuple[list[Span], int]:
+    """The secret that a name ending before `sep` is given, if it is one. `at` is where the name was met.
+
+    This and the others also say up to where they looked at what they read byte by byte.
+    """
     if data.startswith(MARK, at - 1):
-        return []
+        return [], sep
     line = data.rfind(b"\n", max(0, at - 400), at) + 1 or max(0, at - 400)
-    head = _NAME_CHARACTERS.search(data, line, at)
-    begin = head.start() if head else at
+    begin = line + len(data[line:at].rstrip(_NAME_CHARACTERS))
     name = data[begin:sep]
     lower = name.lower().rstrip(b"\"'`:=>] \t\\")
+    constant = name[:1].isalpha() and lower.upper() == name.rstrip(b"\"'`:=>] \t\\")
+    lower = lower[-_TAIL:]
     if lower.endswith((b"authorization", b"cookie")) and not lower.endswith(b"_cookie"):
         return header(data, sep, end, cookie=lower.endswith(b"cookie"))
-    if _NOT_SECRET.search(lower):
-        return []
     start, stop = value_at(data, sep, end, name)
+    if stop - start < SHORTEST or _NOT_SECRET.search(lower):
+        return [], sep
     scheme = _SCHEME.match(data, start, stop)
     if scheme is not None and scheme.end() < stop:
         start = scheme.end()
     value = data[start:stop]
-    before = data[line:begin].rstrip(b"\"'")
-    first = _LINE_START.search(before) is not None or not before.strip()
     tight = name.endswith(b"=") and not name.endswith((b"==", b" =", b"\t="))
-    constant = name[:1].isalpha() and lower.upper() == name.rstrip(b"\"'`:=>] \t\\")
     if lower.endswith((b"_key", b"key_id")) and not _STRONG_KEY.search(lower):
         found = len(value) >= 16 and looks_random(value) and not stands_in(value)
     else:
-        found = is_secret(value, plain=first and tight and constant, numeric=b"token" not in lower)
-    return [Span(start, stop, kind_of(lower), 4, distinctive(value))] if found else []
+        plain = tight and constant and _opens_line(data[line:begin])
+        found = is_secret(value, plain=plain, numeric=b"token" not in lower)
+    spans = [Span(start, stop, kind_of(lower), 4, distinctive(value))] if found else []
+    return spans, start if b" " in value else stop
+
+
+def _opens_line(before: bytes) -> bool:
+    """Whether a line, or what a tool wrote before it, has nothing but a command in front of a name."""
+    before = before.rstrip(b"\"'")
+    for word in (b"", *_COMMANDS):
+        rest = before.rstrip(b" \t")
+        if word and (rest == before or not rest.endswith(word)):
+            continue
+        start = rest[: len(rest) - len(word)]
+        rest = start.rstrip(b" \t") if word else rest
+        blank = start[len(rest) :] if word else before[len(rest) :]
+        if not rest or rest.endswith(_OPENERS) or b"\t" in blank:
+            return True
+    return False
 
 
 def kind_of(name: bytes) -> str:
@@ -142,7 +166,7 @@ def _cut(data: bytes, at: int, end: int) -> int:
     return found.end() if found else at
 
 
-def header(data: bytes, at: int, end: int, *, cookie: bool) -> list[Span]:
+def header(data: bytes, at: int, end: int, *, cookie: bool) -> tuple[list[Span], int]:
     """Credentials in the value of an `Authorization` or `Cookie` header."""
     line_end = data.find(b"\n", at, end)
     end = min(end if line_end < 0 else line_end, at + 8192)
@@ -159,25 +183,24 @@ def header(data: bytes, at: int, end: int, *, cookie: bool) -> list[Span]:
             Span(*pair.span("value"), "cookie", 3, True)
             for pair in pairs
             if looks_random(pair["value"]) and not stands_in(pair["value"])
-        ]
+        ], stop
     scheme = _SCHEME.match(data, begin, stop)
     if scheme is not None:
         begin = scheme.end()
     found = _TOKEN.match(data, begin, stop)
     if found is None or len(found[0]) < 8:
-        return []
+        return [], begin
     value = found[0]
     basic = scheme is not None and scheme[0].lower().startswith(b"basic")
     if stands_in(value) or not (_credential(value) or (basic and _user_and_password(value))):
-        return []
-    return [Span(*found.span(), "authorization", 3, distinctive(value))]
+        return [], found.end()
+    return [Span(*found.span(), "authorization", 3, distinctive(value))], found.end()
 
 
 def _credential(value: bytes) -> bool:
     """Where a credential is announced, less is asked of it."""
-    digits = any(48 <= byte <= 57 for byte in value)
     return looks_random(value) or (
-        len(value) >= 16 and digits and classes(value) >= 2 and entropy(value) >= 3.3
+        len(value) >= 16 and digits_in(value) > 0 and classes(value) >= 2 and entropy(value) >= 3.3
     )
 
 
@@ -196,21 +219,22 @@ def _user_and_password(value: bytes) -> bool:
     )
 
 
-def bearer(data: bytes, at: int, end: int) -> list[Span]:
+def bearer(data: bytes, at: int, end: int) -> tuple[list[Span], int]:
     """A bearer token without its header's name. `at` is the token's first character."""
     found = _TOKEN.match(data, at, min(end, at + 8192))
-    if found is None or len(found[0]) < 16 or not _credential(found[0]) or stands_in(found[0]):
-        return []
-    return [Span(*found.span(), "authorization", 3, True)]
+    if found is None or len(found[0]) < 16:
+        return [], at
+    secret = _credential(found[0]) and not stands_in(found[0])
+    return [Span(*found.span(), "authorization", 3, True)] if secret else [], found.end()
 
 
-def option(data: bytes, at: int, end: int) -> list[Span]:
+def option(data: bytes, at: int, end: int) -> tuple[list[Span], int]:
     """The value of a command line option, of a `.netrc` or of `user:password`. It begins at `at`."""
     start, stop = value_at(data, at, end)
     value = data[start:stop]
     if value.startswith(b"-") or not is_secret(value):
-        return []
-    return [Span(start, stop, "password", 4, distinctive(value))]
+        return [], start if b" " in value else stop
+    return [Span(start, stop, "password", 4, distinctive(value))], stop
 
 
 def url(data: bytes, at: int, end: int) -> list[Span]:
@@ -218,18 +242,22 @@ def url(data: bytes, at: int, end: int) -> list[Span]:
     colon = data.find(b":", at + 3, end)
     user, start, stop = data[at + 3 : colon], colon + 1, end - 1
     value = data[start:stop]
-    weak = value.lower() == user.lower() or re.fullmatch(
-        rb"(?:\W|%..|pass|word|user|pw|secret|test|host|port|[a-z])*", value.lower()
-    )
-    if len(value) < 6 or stands_in(value) or weak:
+    if len(value) < SHORTEST or stands_in(value) or value.lower() == user.lower():
+        return []
+    if _words().match(value.lower()):
         return []
     if b"{" in value or b"(" in value or (value.isalpha() and len(value) < 12) or not _drawn_password(value):
         return []
     return [Span(start, stop, "url-password", 2, distinctive(value))]
 
 
+@cache
+def _words() -> Any:
+    return compiled(rb"^(?:\W|%..|[a-z])*$")
+
+
 def _drawn_password(value: bytes) -> bool:
-    return any(48 <= byte <= 57 for byte in value) or len(value) >= 12 or value.lower() != value
+    return digits_in(value) > 0 or len(value) >= 12 or value.lower() != value
 
 
 def url_token(data: bytes, at: int, end: int) -> list[Span]:

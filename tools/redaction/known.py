@@ -4,6 +4,7 @@ import base64
 import json
 import re
 import threading
+from bisect import bisect_right
 from typing import Any, Final
 from urllib.parse import quote, quote_plus
 
@@ -27,12 +28,21 @@ class Known:
         self._kinds: dict[bytes, str] = {}
         self._forms: dict[bytes, tuple[str, bool]] = {}
         self._heads: Any = None
+        self._shorter: dict[bytes, bytes | None] = {}
+        """The longest other form that each one begins with."""
+        self._longest = 0
+        self._lines: tuple[int, bytes] | None = None
         self._by_head: dict[bytes, list[bytes]] = {}
         self._stale = False
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._kinds)
+
+    @property
+    def full(self) -> bool:
+        """Whether there is no room for more."""
+        return len(self._kinds) >= LIMIT
 
     def __contains__(self, value: bytes) -> bool:
         return value in self._kinds
@@ -46,8 +56,7 @@ class Known:
             for form, encoded in _forms(value):
                 if form not in self._forms:
                     self._forms[form] = (kind, encoded)
-                    same = [*self._by_head.get(form[:_HEAD], ()), form]
-                    self._by_head[form[:_HEAD]] = sorted(same, key=len, reverse=True)
+                    self._insert(form)
             self._stale = True
         return True
 
@@ -58,7 +67,7 @@ class Known:
         at = start
         while heads is not None and (match := heads.search(data, at, end)) is not None:
             at = match.start()
-            form = next((one for one in self._by_head[match[0]] if data.startswith(one, at)), None)
+            form = self._form_at(data, at, match[0])
             if form is None:
                 at += 1
                 continue
@@ -83,15 +92,16 @@ class Known:
         """Whether a text holds a value, begins with the end of one or ends with the beginning of one."""
         if self.spans(text):
             return True
-        head, tail = text[:_LONGEST], text[-_LONGEST:]
-        return any(
-            any(
-                tail.endswith(value[:size]) or head.startswith(value[-size:])
-                for size in range(_FRAGMENT, len(value))
-            )
-            for value in tuple(self._kinds)[:200]
-            if len(value) < 200
-        )
+        values = self._joined()
+        for fragment, last in ((text[:_FRAGMENT], False), (text[-_FRAGMENT:], True)):
+            at = -1 if len(fragment) < _FRAGMENT or b"\n" in fragment else values.find(fragment)
+            while at >= 0:
+                if last and text.endswith(values[values.rfind(b"\n", 0, at) + 1 : at + _FRAGMENT]):
+                    return True
+                if not last and text.startswith(values[at : values.find(b"\n", at)]):
+                    return True
+                at = values.find(fragment, at + 1)
+        return False
 
     def unfinished(self, data: bytes) -> int:
         """Where a value begins that may go on beyond the end; the length of `data` where none does."""
@@ -113,6 +123,39 @@ class Known:
             if any(head.startswith(tail) for head in self._by_head):
                 return len(data) - size
         return len(data)
+
+    def _form_at(self, data: bytes, at: int, head: bytes) -> bytes | None:
+        """The longest form of a value that stands at a place where its head does."""
+        forms = self._by_head[head]
+        # The last form in order that is not after the text: every form that begins the text begins it, too.
+        last = bisect_right(forms, data[at : at + self._longest])
+        form = forms[last - 1] if last else None
+        while form is not None and not data.startswith(form, at):
+            form = self._shorter[form]
+        return form
+
+    def _insert(self, form: bytes) -> None:
+        forms = list(self._by_head.get(form[:_HEAD], ()))  # a new one: others may be reading the old
+        at = bisect_right(forms, form)
+        shorter = forms[at - 1] if at else None
+        while shorter is not None and not form.startswith(shorter):
+            shorter = self._shorter[shorter]
+        self._shorter[form] = shorter
+        for longer in forms[at:]:
+            if not longer.startswith(form):
+                break
+            if self._shorter[longer] == shorter:
+                self._shorter[longer] = form
+        forms.insert(at, form)
+        self._by_head[form[:_HEAD]] = forms
+        self._longest = max(self._longest, len(form))
+
+    def _joined(self) -> bytes:
+        """The shorter values, a line each."""
+        if self._lines is None or self._lines[0] != len(self._kinds):
+            short = [value for value in tuple(self._kinds)[:200] if len(value) < 200]
+            self._lines = len(self._kinds), b"".join(value + b"\n" for value in short)
+        return self._lines[1]
 
     def _rule(self) -> Any:
         if self._stale:

@@ -1,6 +1,5 @@
 """The names that stand in the place of secrets, and the way back."""
 
-import hashlib
 import hmac
 import re
 import secrets
@@ -28,7 +27,7 @@ class Placeholders:
         """The placeholder of a value. The kind it was first met with stays."""
         made = self._made.get(value)
         if made is None:
-            whole = hmac.new(self._key, value, hashlib.sha256).hexdigest()
+            whole = hmac.digest(self._key, value, "sha256").hex()
             length = _LENGTH
             while self._values.setdefault(whole[:length], value) != value:
                 length *= 2

@@ -11,12 +11,13 @@ _BEGIN: Final = re.compile(BEGIN)
 _END: Final = re.compile(rb"-{4,5} ?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}")
 _INLINE: Final = re.compile(rb"(?:\\+[nr]|[\s\"'])*(?P<body>[A-Za-z0-9+/=](?:[A-Za-z0-9+/= ]|\\+[nr]|\\/)*)")
 _LINE: Final = re.compile(
-    rb"(?:^|[^A-Za-z0-9+/=])(?P<run>[A-Za-z0-9+/]*[A-Za-z0-9+/=]{4})(?:\\+[nr])*[\"'`,;+) \\\t\r]*$"
+    rb"(?:^|[^A-Za-z0-9+/=])(?P<run>[A-Za-z0-9+/]*[A-Za-z0-9+/=]{4})(?:(?<==)|(?![A-Za-z0-9+/]))"
+    rb"(?:\\+[nr])*[\"'`,;+) \\\t\r]*$"
 )
 _HEADER: Final = re.compile(
-    rb"(?:^|[\s:|>+-])(?:Proc-Type|DEK-Info|Comment|Version|Subject|x-[a-z-]+): ?[^\n]*$"
+    rb"(?:^|[\s:|>+-])(?:Proc-Type|DEK-Info|Comment|Version|Subject|x-[a-z-]{1,40}): ?[^\n]*$"
 )
-_BLANK: Final = re.compile(rb"^[\s\d:|>+\"'\\-]*(?:\\+[nr])?[\"'\s,+]*$|^[^\s:]+[:-]\d+[:-]\s*$")
+_BLANK: Final = re.compile(rb"^[\s\d:|>+\"'\\-]*+(?:(?<=\\)[nr])?[\"'\s,+]*+$|^[^\s:]+[:-]\d+[:-]\s*$")
 _RUNS: Final = re.compile(rb"(?:(?<=\\n)|(?<=\\r)|^)[A-Za-z0-9+/=]{16,}")
 _BODY_LINES, _WHOLE_LINE, _TELLING = 1000, 40, 16
 
@@ -90,8 +91,8 @@ def _inline(data: bytes, at: int, stop: int, block: Block) -> list[Span]:
     if found is None:
         return []
     start, end = found.span("body")
-    while end > start and (data[start:end].endswith((b"\\n", b"\\r", b" ", b"\\"))):
-        end -= 2 if data[start:end].endswith((b"\\n", b"\\r")) else 1
+    while data.endswith((b"\\n", b"\\r", b" ", b"\\"), start, end):
+        end -= 2 if data.endswith((b"\\n", b"\\r"), start, end) else 1
     if end - start < (4 if block.body else 24):
         return []
     # The lines of a key in one line of JSON are known one by one: other texts hold them so.

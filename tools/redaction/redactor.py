@@ -11,6 +11,7 @@ from tools.redaction.private_keys import Block
 from tools.redaction.scan import scan
 from tools.redaction.spans import Span, merged
 from tools.redaction.values import MARK, distinctive
+from tools.redaction.values import SHORTEST as SHORTEST_VALUE
 
 
 class UnknownPlaceholder(Exception):
@@ -79,6 +80,8 @@ class Redactor:
     def _under(self, name: str, value: Any) -> Any:
         if not isinstance(value, str):
             return self.redact_value(value)
+        if len(value) < SHORTEST_VALUE:
+            return value
         if "\n" in value or '"' in value or len(value) > 8192 or len(name) > 80:
             return self.redact(value)
         head = f'"{name}": "'
@@ -191,6 +194,8 @@ class Redactor:
         """Know the values that can be told from ordinary text; where each new one was met."""
         fresh: list[Span] = []
         for span in sorted(spans):
+            if self._known.full:
+                break
             value = data[span.start : span.end]
             if not span.known or value in self._own or value in self._known or MARK in value:
                 continue

@@ -2,6 +2,9 @@
 
 No rule but that of private keys looks beyond its line. A text may therefore be scanned line by line, or all
 at once, with the same result.
+
+Where each of many places would have much behind it looked at, looking ends: what remains of that line is
+taken for one secret. Ordinary text does not come near that; a text that is made to be slow gains nothing.
 """
 
 import re
@@ -46,7 +49,7 @@ def scan(
     `block` is the one that had begun before. `part` says whether decoded base64 holds (a part of) a value
     that is known otherwise.
     """
-    end, done = len(data), 0
+    end, done, looks = len(data), 0, _Looks(data)
     spans: list[Span] = []
     if block is not None:
         spans, done, block = private_keys.spans_from(data, 0, end, block)
@@ -57,35 +60,87 @@ def scan(
             if at >= done:
                 more, done, block = private_keys.begun(data, at, end)
                 spans += more
-        else:
-            spans += _looked_at(data, at, stop, hit, end)
+        elif looks.may(at) and not looks.seen(at, hit):
+            found, read = _looked_at(data, at, stop, hit, end)
+            spans += found
+            looks.cost(at, hit, found, read)
     if depth == 0:
         for match in _runs().finditer(data):
             at, stop = match.span()
             if encoded.hides(data[at:stop], lambda text: _secret(text, part)):
                 spans.append(Span(at, stop, "encoded", 6))
-    return spans, block
+    return spans + looks.unseen, block
+
+
+class _Looks:
+    """What the places of each line cost, in bytes that were looked at."""
+
+    def __init__(self, data: bytes) -> None:
+        self.unseen: list[Span] = []
+        """The rests of lines that are not looked at."""
+        self._data = data
+        self._line = 0
+        """The end of the line that is being looked at."""
+        self._left = 0
+        self._token = self._cookies = 0
+        """Where the last token and the last header of cookies end: they were looked at whole."""
+
+    def may(self, at: int) -> bool:
+        """Whether to look at a place. Places come in order."""
+        if at >= self._line:
+            start = self._data.rfind(b"\n", self._line, at) + 1 or self._line
+            stop = self._data.find(b"\n", at)
+            self._line = len(self._data) if stop < 0 else stop
+            self._left = FREE + TIMES * (self._line - start)
+        if self._left >= 0:
+            return True
+        if self._left > OUT:
+            self._left = OUT
+            self.unseen.append(Span(at, self._line, "unread", 7))
+        return False
+
+    def seen(self, at: int, hit: bytes) -> bool:
+        """Whether a place was looked at with what is around it."""
+        return (at < self._token and hit in _PREFIXES) or (at < self._cookies and self._is_cookie(at, hit))
+
+    def cost(self, at: int, hit: bytes, found: list[Span], read: int) -> None:
+        """A place was looked at, up to `read`."""
+        self._left -= read - at
+        if hit in _PREFIXES:
+            self._token = found[0].end if found else self._token
+        elif self._is_cookie(at, hit):
+            self._cookies = read
+
+    def _is_cookie(self, at: int, hit: bytes) -> bool:
+        return hit[0] in b"cC" and hit[:6].lower() == b"cookie" and self._data[at - 1 : at] != b"_"
 
 
 def _secret(text: bytes, part: Callable[[bytes], bool] | None) -> bool:
     return bool(scan(text, depth=1)[0]) or (part is not None and part(text))
 
 
-def _looked_at(data: bytes, at: int, stop: int, hit: bytes, end: int) -> list[Span]:
+def _looked_at(data: bytes, at: int, stop: int, hit: bytes, end: int) -> tuple[list[Span], int]:
+    """What is found at a place, and up to where that was read."""
     if hit.startswith(b"SK"):
         return tokens.token(data, at, b"SK", end)
     if hit in _PREFIXES:
         return tokens.token(data, at, hit, end)
     if hit.startswith(b"://"):
         colon = data.find(b":", at + 3, stop)
-        return assignments.url(data, at, stop) if colon > 0 else assignments.url_token(data, at, stop)
+        return (assignments.url if colon > 0 else assignments.url_token)(data, at, stop), stop
     last = hit[-1:]
     if last in b":=>" and not _is_user(hit):
         return assignments.assigned(data, at, stop, end)
-    if hit[:6].lower() == b"bearer":
-        return assignments.bearer(data, stop - 1, end) if tokens.starts_here(data, at) else []
-    return assignments.option(data, stop, end)
+    if hit[:6].lower() != b"bearer":
+        return assignments.option(data, stop, end)
+    return assignments.bearer(data, stop - 1, end) if tokens.starts_here(data, at) else ([], stop)
 
+
+FREE: Final = 1024
+"""Bytes of looks that every line has free."""
+TIMES: Final = 6
+"""How often the bytes of a line may be looked at besides."""
+OUT: Final = -(1 << 40)
 
 _PREFIXES: Final = frozenset(tokens.PREFIXES)
 

@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from tools.redaction.spans import Span
-from tools.redaction.values import classes, entropy
+from tools.redaction.values import classes, digits_in, entropy
 
 _WORD: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 _ESCAPE: Final = re.compile(
@@ -81,6 +81,7 @@ _TABLE: Final[tuple[tuple[str, tuple[str, ...], str], ...]] = (
     ("onepassword-token", ("ops_eyJ",), r"ops_eyJ[\w=+/-]{40,2000}"),
     ("shared-access-signature", ("&sig=", "?sig="), r"[&?]sig=(?P<value>[\w%+/=-]{24,120})"),
 )
+_RUN: Final = re.compile(rb"[\w-]+")
 _SUFFIXED: Final = re.compile(rb"[\w~.-]{3}[0-9]Q~[\w~.-]{24,40}")
 _TELEGRAM: Final = re.compile(rb"[0-9]{8,10}:AA[\w-]{30,36}(?![\w-])")
 _SECRET_BESIDE: Final = re.compile(rb"[ \t,;:\"'|]{1,12}(?P<value>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])")
@@ -94,21 +95,28 @@ PREFIXES: Final = (*sorted(_RULES, key=len, reverse=True), b"Q~", b":AA")
 """What the scan looks for, longer ones first."""
 
 
-def token(data: bytes, at: int, prefix: bytes, end: int) -> list[Span]:
-    """The tokens at a place where the scan met a prefix; none where it only looks like one."""
+def token(data: bytes, at: int, prefix: bytes, end: int) -> tuple[list[Span], int]:
+    """The tokens at a place where the scan met a prefix; none where it only looks like one.
+
+    Also up to where that was read.
+    """
+    read = at + len(prefix)
     if prefix == b"Q~":
-        return _around(data, _SUFFIXED, max(at - 4, 0), at - 4, end, "azure-secret")
+        return _around(data, _SUFFIXED, max(at - 4, 0), at - 4, end, "azure-secret"), read
     if prefix == b":AA":
         begin = at
         while begin > 0 and at - begin < 10 and 48 <= data[begin - 1] <= 57:
             begin -= 1
-        return _around(data, _TELEGRAM, begin, begin, end, "telegram-token")
+        return _around(data, _TELEGRAM, begin, begin, end, "telegram-token"), read
     if not starts_here(data, at):
-        return []
+        return [], read
     for kind, pattern in _RULES[prefix]:
         found = pattern.match(data, at, min(end, at + 16_384))
         if found is None:
+            if prefix == b"eyJ" and (run := _RUN.match(data, at, min(end, at + 4096))):
+                read = run.end()  # only this one reads far to no end
             continue
+        read = max(read, found.end())
         group = "value" if "value" in pattern.groupindex else 0
         start, stop = found.span(group)
         value = data[start:stop]
@@ -118,8 +126,8 @@ def token(data: bytes, at: int, prefix: bytes, end: int) -> list[Span]:
         beside = _SECRET_BESIDE.match(data, stop, min(end, stop + 60)) if kind == "aws-key-id" else None
         if beside is not None and classes(beside["value"]) >= 3:
             spans.append(Span(*beside.span("value"), "aws-secret-key", 1, True))
-        return spans
-    return []
+        return spans, read
+    return [], read
 
 
 def starts_here(data: bytes, at: int) -> bool:
@@ -145,6 +153,6 @@ def _plausible(kind: str, value: bytes) -> bool:
     if kind == "huggingface-token":
         return classes(value[3:]) >= 2
     if kind in ("openai-key", "gitlab-token", "slack-token", "grafana-token"):
-        digits = sum(48 <= byte <= 57 for byte in value[4:])
+        digits = digits_in(value[4:])
         return digits >= 2 and (classes(value) >= 3 or digits >= 6)
     return True

@@ -1,22 +1,25 @@
 """Whether a value looks like a secret, or like what stands in the place of one."""
 
 import re
-from collections import Counter
+from functools import cache, lru_cache
 from math import log2
-from typing import Final
+from typing import Any, Final
+
+from tools.redaction.engine import compiled
 
 MARK: Final = b"[secret:"
 """How a placeholder begins."""
 
+SHORTEST: Final = 6
+"""Bytes of the shortest one."""
 LONGEST: Final = 1024
 """Bytes of the longest value that its name alone makes a secret."""
 
-_STAND_IN: Final = re.compile(
-    rb"^\$|\$[{(]|(?-i:\$[A-Z_]{3,})|%\(|%[sd]$|\{\{|^<.*>$|\*{3,}|\.{3,}|x{4,}|X{4,}|"
+_STAND_IN: Final = (
+    rb"(?i)^\$|\$[{(]|(?-i:\$[A-Z_]{3,})|%\(|%[sd]$|\{\{|^<.*>$|\*{3,}|\.{3,}|x{4,}|X{4,}|"
     rb"(?:^|[-_ .])(?:example|sample|dummy|fake|changeme|change[-_]?(?:me|this|it)|placeholder|"
     rb"replace[-_]?me|redacted|removed|hidden|masked|todo|fixme|your|insert|undefined|insecure)(?:[-_ .]|$)|"
-    rb"^your|^my[-_]?(?:secret|token|password|key)|EXAMPLE|\[secret:",
-    re.IGNORECASE,
+    rb"^your|^my[-_]?(?:secret|token|password|key)|EXAMPLE|\[secret:"
 )
 _PATH: Final = re.compile(rb"^(?:~|\.{0,2})/[\w.~/@-]*$|^[A-Za-z]:\\|^[a-z][a-z0-9+.-]*://[^@]*$")
 _CODE: Final = re.compile(rb"^[A-Za-z_][\w]*(?:(?:\.|->|::)[A-Za-z_]\w*)*(?:[(\[{].*)?$")
@@ -35,27 +38,48 @@ _ORDINARY: Final = frozenset(
 )
 
 
+_BITS: Final = (0.0, *(n * log2(n) for n in range(1, LONGEST + 1)))
+_RECENT: Final = 64
+"""Values about which an answer is remembered: one value is asked about several times in a row."""
+_LOWER: Final = b"abcdefghijklmnopqrstuvwxyz"
+_UPPER: Final = _LOWER.upper()
+_DIGITS: Final = b"0123456789"
+
+
+@cache
+def _stand_in() -> Any:
+    return compiled(_STAND_IN)
+
+
 def entropy(value: bytes) -> float:
     """Shannon entropy of the bytes of a value, in bits for each."""
     size = len(value)
-    return -sum(n / size * log2(n / size) for n in Counter(value).values()) if size else 0.0
+    if not size:
+        return 0.0
+    # Rounded: sixteen different bytes have four bits each, not a little less.
+    counts = map(value.count, set(value))
+    bits = sum(map(_BITS.__getitem__, counts)) if size < len(_BITS) else sum(n * log2(n) for n in counts)
+    return round(log2(size) - bits / size, 9)
 
 
+@lru_cache(_RECENT)
 def stands_in(value: bytes) -> bool:
     """Whether a value is the place of a secret rather than one: a template, a word for it, nothing."""
-    return not value or value.strip(b"\"'").lower() in _ORDINARY or _STAND_IN.search(value) is not None
+    if not value or value.strip(b"\"'").lower() in _ORDINARY:
+        return True
+    return _stand_in().search(value) is not None
 
 
+@lru_cache(_RECENT)
 def looks_random(value: bytes) -> bool:
     """Whether some part of a value was drawn rather than named: letters and digits in short runs."""
-    return len(value) >= 8 and any(map(_drawn, _PART.findall(value))) and entropy(value) >= 2.7
+    return len(value) >= 8 and entropy(value) >= 2.7 and any(map(_drawn, _PART.findall(value)))
 
 
 def _drawn(part: bytes) -> bool:
     """Letters and digits whose words, as camel case has them, are too short to be words."""
     size = len(part)
-    digits = sum(48 <= byte <= 57 for byte in part)
-    if digits == size or size < 8:
+    if size < 8 or (digits := digits_in(part)) == size:
         return False
     if size >= 16 and digits > 2 and _HEX.match(part):
         return True
@@ -67,9 +91,16 @@ def _drawn(part: bytes) -> bool:
 
 def classes(value: bytes) -> int:
     """How many of lower case, upper case, digits and other characters a value has."""
-    return sum(
-        any(low <= byte <= high for byte in value) for low, high in ((97, 122), (65, 90), (48, 57))
-    ) + any(not (48 <= byte <= 57 or 65 <= byte <= 90 or 97 <= byte <= 122) for byte in value)
+    found, left = 0, value
+    for kind in (_LOWER, _UPPER, _DIGITS):
+        size, left = len(left), left.translate(None, kind)
+        found += len(left) < size
+    return found + bool(left)
+
+
+def digits_in(value: bytes) -> int:
+    """How many digits a value has."""
+    return len(value) - len(value.translate(None, _DIGITS))
 
 
 def is_secret(value: bytes, *, numeric: bool = False, plain: bool = False) -> bool:
@@ -78,17 +109,17 @@ def is_secret(value: bytes, *, numeric: bool = False, plain: bool = False) -> bo
     `plain`: it is written as configuration (`NAME=value` at the start of a line), where nothing but a value
     can stand, so that weaker ones count too. `numeric`: a number may be one (a password, not a token count).
     """
-    if len(value) < 6 or len(value) > LONGEST or stands_in(value) or _PATH.match(value):
+    if not SHORTEST <= len(value) <= LONGEST or b" " in value or b"\t" in value:
+        return False
+    if stands_in(value) or _PATH.match(value):
         return False
     if _NUMBER.match(value):
         return numeric and plain and value.isdigit()
-    if b" " in value or b"\t" in value:
-        return False
     if looks_random(value):
         return True
     if plain:
         kinds = classes(value)
-        ordinary = _CODE.match(value) is not None and not any(48 <= byte <= 57 for byte in value)
+        ordinary = _CODE.match(value) is not None and not digits_in(value)
         return (kinds >= 2 and not ordinary) or len(value) >= 24
     return len(value) >= 8 and _mixed(value)
 
@@ -97,11 +128,7 @@ def _mixed(value: bytes) -> bool:
     """A made-up password: at least three kinds of characters, none of them because it is code."""
     if _CODE.match(value) or re.search(rb"[(){}\[\]<>=]|::|->|\w\.\w", value):
         return False
-    return (
-        classes(value.translate(None, b"-_.:\\")) >= 3
-        and any(48 <= byte <= 57 for byte in value)
-        and b"/" not in value
-    )
+    return classes(value.translate(None, b"-_.:\\")) >= 3 and digits_in(value) > 0 and b"/" not in value
 
 
 def distinctive(value: bytes) -> bool:
