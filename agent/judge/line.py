@@ -110,7 +110,9 @@ class _Judge:
             return
         shown = " ".join(word.source for word in words)
         if words[0].plain is None:
-            self._say(shown, "runs a program that only the shell knows", harsh=True, hidden=True)
+            condition = words[0].source in ("[", "[[")  # behind `time`, where the parser sees words in it
+            why = "runs a program that only the shell knows"
+            self._say(shown, why, harsh=True, hidden=not condition, unread=condition)
             return
         program = words[0].plain
         name = program.rpartition("/")[2]

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import dropwhile
 from typing import Final
 
 from agent.judge.names import names
@@ -35,6 +36,8 @@ def unwrap(name: str, words: Sequence[Word]) -> Wrapped | None:
         flags, valued, operands, why, harsh = found
         wrapped = _options(words, flags, valued, operands)
         wrapped.why, wrapped.harsh = wrapped.why or why, harsh
+        if name in _KEYWORDS:
+            wrapped.inner += [rest for inner in wrapped.inner if (rest := _negated(inner))]
         return wrapped
     if (reader := _OTHERS.get(name)) is not None:
         return reader(words)
@@ -67,6 +70,17 @@ _SIMPLE: Final[dict[str, tuple[str, str, int, str | None, bool]]] = {
     "flock": ("sxunFo", "wcE", 1, "writes a lock file", False),
     "script": ("aefq", "cmIOBETo", 0, "writes what it sees to a file", False),
 }
+
+
+_KEYWORDS: Final = frozenset({"time", "coproc"})
+"""Of those, the ones that are no programs but part of the shell's own grammar."""
+
+
+def _negated(words: tuple[Word, ...]) -> tuple[Word, ...] | None:
+    """The command behind a `!`, which the parser takes for the name of a program."""
+    if words[0].value != "!":
+        return None
+    return tuple(dropwhile(lambda word: word.value == "!", words)) or None
 
 
 def _options(words: Sequence[Word], flags: str, valued: str, operands: int) -> Wrapped:

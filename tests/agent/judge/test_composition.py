@@ -14,11 +14,21 @@ from agent.judge import Setting, judge_line
 from agent.judge.verdict import STRICTNESS
 
 LINES: dict[str, Any] = tomllib.loads((Path(__file__).parent / "lines.toml").read_text("utf-8"))
+
+
+def closed(line: str) -> bool:
+    """Whether a line's quotations end in it: else what follows is a part of it, not of the whole."""
+    try:
+        return bool(shlex.split(line))
+    except ValueError:
+        return False
+
+
 WHOLE = [
     line
     for kind in ("reads", "acts", "asks")
     for line in LINES[kind]
-    if "\n" not in line and "#" not in line and "<<" not in line
+    if "\n" not in line and "#" not in line and "<<" not in line and closed(line)
 ]
 WORDS = [
     "ls",
