@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
@@ -17,6 +18,7 @@ from tools.contents import missing
 from tools.encodings import Binary
 from tools.errors import EnvironmentFault, InvalidArguments, ToolError, ToolTimeout
 from tools.files import Entry, explained, open_file, read_bytes, stat
+from tools.ignored_above import ignored_above
 from tools.indexed_grep import Candidates, Reading, candidates, matches_in
 from tools.patterns import Needed, needed
 from tools.result import Proposal, ToolResult
@@ -109,8 +111,13 @@ class Grep(Tool):
         with _opened(workspace.root, start) as (descriptor, given):
             places = _places(known, wanted, hits, start, given)
             if places:
-                flags = [*_flags(arguments, start, given), *places]
-                await _collect(flags, descriptor, arguments.limit or MATCHES, hits, outcome)
+                above = None
+                if places == [given] and start.kind == "directory" and start.path != ".":
+                    above = await asyncio.to_thread(ignored_above, workspace.root, start.path, given)
+                with _inherited(above) as (rules, more):
+                    flags = [*rules, *_flags(arguments, start, given), *places]
+                    limit = arguments.limit or MATCHES
+                    await _collect(flags, (descriptor, *more), limit, hits, outcome)
         _check(arguments, outcome, hits)
         for found in hits.files[own:]:
             found.path = _named(found.path, given, start)
@@ -157,6 +164,19 @@ def _opened(root: Path, start: Entry) -> Iterator[tuple[int, str]]:
 def _given(root: Path, start: Entry, descriptor: int) -> str:
     """A path that stays with the opened folder, whatever is swapped in at its name."""
     return f"{_PROC}/{descriptor}" if os.path.exists(_PROC) else str(root / start.path)
+
+
+@contextmanager
+def _inherited(rules: bytes | None) -> Iterator[tuple[list[str], list[int]]]:
+    """Flags that make ripgrep heed rules of folders above as they are meant; descriptors that these name."""
+    if rules is None or not os.path.exists(_PROC):
+        yield [], []
+        return
+    with tempfile.TemporaryFile() as file:
+        file.write(rules)
+        file.flush()
+        named = f"{_PROC}/{file.fileno()}"
+        yield ["--no-ignore-parent", "--no-require-git", f"--ignore-file={named}"], [file.fileno()]
 
 
 def _look(arguments: GrepArguments, root: Path, literal: bytes, known: Candidates, hits: _Hits) -> None:
@@ -220,9 +240,11 @@ def _globs(glob: str, start: Entry, given: str) -> list[str]:
     return globs if inside == plain.lstrip("/") else [*globs, f"{mark}{given}/{inside}"]
 
 
-async def _collect(flags: list[str], descriptor: int, limit: int, hits: _Hits, outcome: Outcome) -> None:
+async def _collect(
+    flags: list[str], descriptors: tuple[int, ...], limit: int, hits: _Hits, outcome: Outcome
+) -> None:
     try:
-        async with asyncio.timeout(DEADLINE), aclosing(search(flags, (descriptor,), outcome)) as found:
+        async with asyncio.timeout(DEADLINE), aclosing(search(flags, descriptors, outcome)) as found:
             async for file in found:
                 if not hits.take(file, limit):
                     return
