@@ -65,10 +65,12 @@ print(spent)
 
 
 def repository(folder: Path) -> Path:
-    """4,000 of a framework's files, chosen by a hash of their names, so that each kind has its share."""
+    """4,000 of a framework's files: all code in it, then others as a hash of their names picks them."""
     source = published_source("django", "5.2.8", folder / "source")
     files = [path for path in sorted(source.rglob("*")) if path.is_file() and not path.is_symlink()]
-    files.sort(key=lambda path: crc32(str(path.relative_to(source)).encode()))
+    files.sort(
+        key=lambda path: (language_of(path.name) is None, crc32(str(path.relative_to(source)).encode()))
+    )
     for path in files[:FILES]:
         target = folder / "repository" / path.relative_to(source)
         target.parent.mkdir(parents=True, exist_ok=True)

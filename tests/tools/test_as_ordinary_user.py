@@ -26,7 +26,7 @@ for pair in "$@"; do mount --bind "${pair%%=*}" "${pair#*=}"; done
 exec setpriv --reuid UID --regid UID --clear-groups --inh-caps=-all \
   env -i HOME="$STAGE/home" PATH="$STAGE/python/bin:/usr/local/bin:/usr/bin:/bin:$STAGE/programs" \
   TMPDIR="$STAGE/tmp" LD_LIBRARY_PATH="$STAGE/python/lib" PYTHONPATH="$STAGE/packages" \
-  PYTHONDONTWRITEBYTECODE=1 LANG=C.UTF-8 \
+  PYTHONDONTWRITEBYTECODE=1 HYPOTHESIS_STORAGE_DIRECTORY="$STAGE/tmp/hypothesis" LANG=C.UTF-8 \
   "$STAGE/python/bin/PYTHON" -P -m pytest -q -p no:cacheprovider --rootdir "$STAGE/repository" \
   -c "$STAGE/repository/pyproject.toml" --confcutdir "$STAGE/repository" TESTS
 """
@@ -49,6 +49,8 @@ exec setpriv --reuid UID --regid UID --clear-groups --inh-caps=-all \
         "tests/tools/test_apply_patch{,_scenarios}.py",
         "tests/tools/test_{listing,glob}.py -m 'not budget'",
         "tests/tools/snapshots/test_{take,restore}.py",
+        "tests/tools/index -m 'not budget'",
+        "tests/tools/test_{symbols,search,grep}.py -m 'not budget'",
     ],
 )
 def test_everything_holds_for_an_ordinary_user(tests: str) -> None:

@@ -97,7 +97,9 @@ def signature(data: bytes) -> tuple[NDArray[np.uint8], int]:
         bits = np.zeros(1 << power, np.bool_)
         bits[hashes >> np.uint32(32 - power)] = True
     elif power < _FULL:
-        bits = bits.reshape(1 << power, -1).any(axis=1)
+        places = np.flatnonzero(bits) >> (_FULL - power)
+        bits = np.zeros(1 << power, np.bool_)
+        bits[places] = True
     return np.packbits(bits, bitorder="little"), power
 
 

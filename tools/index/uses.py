@@ -36,16 +36,19 @@ class Uses(Layer):
 
 
 def _packed(words: dict[bytes, list[int]]) -> tuple[bytes, bytes]:
-    hashed: dict[int, list[int]] = {}
-    for word, lines in words.items():
-        hashed.setdefault(crc32(word), []).extend(lines[:MAX_LINES])
-    hashes = sorted(hashed)
-    numbers = array("I")
-    for one in hashes:
-        lines = hashed[one]
-        numbers.append(len(lines))
-        numbers.extend(lines)
-    return array("I", hashes).tobytes(), numbers.tobytes()
+    hashed = sorted(zip(map(crc32, words), words.values(), strict=True))
+    hashes: list[int] = []
+    numbers: list[int] = []
+    last, at = -1, 0
+    for one, lines in hashed:
+        if one == last:  # two words of one hash: their lines are told together
+            numbers[at] += min(len(lines), MAX_LINES)
+        else:
+            last, at = one, len(numbers)
+            hashes.append(one)
+            numbers.append(min(len(lines), MAX_LINES))
+        numbers += lines[:MAX_LINES]
+    return array("I", hashes).tobytes(), array("I", numbers).tobytes()
 
 
 def files_using(db: sqlite3.Connection, word: str) -> list[tuple[int, list[int]]]:

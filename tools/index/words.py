@@ -9,7 +9,7 @@ from tools.index.layer import IndexedFile, Layer
 from tools.index.slab import Slab
 from tools.ranking.corpus import packed
 from tools.ranking.prior import is_data, prior
-from tools.ranking.terms import Memory, hashed
+from tools.ranking.terms import Memory, occurring
 
 NAME: Final = "words"
 DATA_BYTES: Final = 20_000
@@ -42,10 +42,10 @@ class Words(Layer):
         rows: list[tuple[int, int, int, int, int, int, float]] = []
         at = 0
         for file in files:
-            names = hashed(" ".join(symbol.name for symbol in file.symbols), self._known)
+            names = occurring(" ".join(symbol.name for symbol in file.symbols), self._known)
             data = file.data[:DATA_BYTES] if is_data(file.path) else file.data
-            body = hashed(data.decode("utf-8", "replace"), self._known)
-            terms = packed(body, names, hashed(file.path, self._known))
+            body = occurring(data, self._known)
+            terms = packed(body, names, occurring(file.path, self._known))
             blocks.append(terms.block())
             rows.append((file.id, at, len(terms.hashes), *terms.lengths, prior(file.path)))
             at += len(blocks[-1])

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tools.ranking.terms import added_up, hash_of
+from tools.ranking.terms import hash_of
 
 FIELDS: Final = ("body", "names", "path")
 WEIGHTS: Final = (1.0, 3.0, 2.0)
@@ -23,8 +23,10 @@ SATURATION: Final = 3.0
 
 _BITS: Final = (9, 5, 2)
 """Bits of the count of a term in each field, packed in 16."""
-_SHIFTS: Final = (0, 9, 14)
-_MOST: Final = tuple((1 << bits) - 1 for bits in _BITS)
+_SHIFTS: Final = np.array((0, 9, 14), np.int64)
+_MOST: Final = np.array([(1 << bits) - 1 for bits in _BITS], np.int64)
+_COUNT: Final = 30
+"""Bits of a count while it is added up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +48,32 @@ Terms = tuple[NDArray[np.uint32], NDArray[np.int64]]
 
 
 def packed(body: Terms, names: Terms, path: Terms) -> Packed:
-    """The terms of a file as an index keeps them."""
+    """The terms of a file as an index keeps them. A hash may come several times in a field."""
     fields = (body, names, path)
-    clipped = [
-        np.minimum(counts, most) << shift
-        for (_, counts), shift, most in zip(fields, _SHIFTS, _MOST, strict=True)
-    ]
-    hashes, counts = added_up(np.concatenate([field[0] for field in fields]), np.concatenate(clipped))
+    # A hash, a field and a count make one number: to sort those is much quicker than to sort by them.
+    rows = np.concatenate([hashes for hashes, _ in fields]).astype(np.uint64) << np.uint64(32)
+    at = 0
+    for number, (hashes, counts) in enumerate(fields):
+        rows[at : at + len(hashes)] |= counts.astype(np.uint64) | np.uint64(number << _COUNT)
+        at += len(hashes)
+    rows.sort()
+    keys, counts = _summed(rows >> np.uint64(_COUNT), (rows & np.uint64((1 << _COUNT) - 1)).astype(np.int64))
+    field = (keys & np.uint64(3)).astype(np.int64)
+    hashes, counts = _summed(
+        keys >> np.uint64(32 - _COUNT), np.minimum(counts, _MOST[field]) << _SHIFTS[field]
+    )
     lengths = (int(body[1].sum()), int(names[1].sum()), int(path[1].sum()))
-    return Packed(hashes, counts.astype(np.uint16), lengths)
+    return Packed(hashes.astype(np.uint32), counts.astype(np.uint16), lengths)
+
+
+def _summed(
+    keys: NDArray[np.uint64], counts: NDArray[np.int64]
+) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Each of sorted keys once, with the sum of its counts."""
+    if not len(keys):
+        return keys, counts
+    first = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))
+    return keys[first], np.add.reduceat(counts, first)
 
 
 @dataclass(frozen=True, slots=True)

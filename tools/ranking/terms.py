@@ -1,8 +1,8 @@
 """What a text is about: stemmed words, also those that are parts of identifiers."""
 
 import re
+import struct
 import unicodedata
-from array import array
 from collections import Counter
 from functools import lru_cache
 from typing import Final
@@ -23,6 +23,12 @@ _UNSPACED: Final = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+"
 )
 """Scripts that are written without spaces between words, or inflect by long endings (Hangul)."""
+
+_HASH: Final = struct.Struct("=I")
+_SPACED: Final = bytes(
+    code if chr(code).isalnum() or code == ord("_") else ord(" ") for code in range(128)
+) + (bytes(range(128, 256)))
+"""What is no letter of a word becomes a space."""
 
 _COMMON: Final = """
 a an and are as at be been but by can could did do does each for from had has have how if in
@@ -67,27 +73,66 @@ def hash_of(term: str) -> int:
     return crc32(term.encode("utf-8", "surrogatepass"))
 
 
-class Memory(dict[str, bytes]):
+class Memory(dict[bytes, bytes]):
     """The hashes of the terms of each word met so far (uint32, one after the other): a dictionary is the
-    quickest cache there is. For one thread."""
+    quickest cache there is. Words are UTF-8. For one thread."""
 
-    def __missing__(self, word: str) -> bytes:
+    def __init__(self) -> None:
+        self._parts = _Parts()
+
+    def __missing__(self, word: bytes) -> bytes:
         if len(self) >= REMEMBERED:
             self.clear()
-        self[word] = hashes = array("I", [hash_of(term) for term in terms_of(word)]).tobytes()
+            self._parts.clear()
+        self[word] = hashes = self._of(word.decode("utf-8", "surrogatepass"))
         return hashes
 
+    def _of(self, word: str) -> bytes:
+        if len(word) > LONGEST:
+            return b""
+        if not word.isascii():
+            return b"".join(_packed(term) for term in _foreign(word))
+        parts = _PART.findall(word)
+        if len(parts) < 2:
+            return self._parts[parts[0]] if parts else b""
+        whole = _packed(word.lower().strip("_"))
+        return b"".join(map(self._parts.__getitem__, parts)) + whole
 
-def hashed(text: str, known: Memory) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """As `counted`, for an index: sorted hashes of terms, and how often each occurs."""
-    if not text.isascii():
-        text = unicodedata.normalize("NFKC", text)
-    words = Counter(_WORD.findall(text))
+
+class _Parts(dict[str, bytes]):
+    """The same for parts of words; none of what says nothing."""
+
+    def __missing__(self, part: str) -> bytes:
+        plain = part.lower()
+        says = len(plain) > 1 and plain not in COMMON
+        self[part] = packed = _packed(_stemmer.stemWord(plain)) if says else b""
+        return packed
+
+
+def _packed(term: str) -> bytes:
+    return _HASH.pack(hash_of(term))
+
+
+def occurring(text: str | bytes, known: Memory) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """As `counted`, for an index: hashes of terms, and how often each occurs; one may come several times.
+    Bytes are UTF-8."""
+    if text.isascii():
+        # Far quicker than an expression, and the same for ASCII.
+        plain = text.encode() if isinstance(text, str) else text
+        words = Counter(plain.translate(_SPACED).split())
+    else:
+        plain = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+        found = Counter(_WORD.findall(unicodedata.normalize("NFKC", plain)))
+        words = {word.encode("utf-8", "surrogatepass"): count for word, count in found.items()}
     pieces = list(map(known.__getitem__, words))
     hashes = np.frombuffer(b"".join(pieces), np.uint32)
     sizes = np.fromiter(map(len, pieces), np.int64, len(pieces)) >> 2
-    counts = np.repeat(np.fromiter(words.values(), np.int64, len(words)), sizes)
-    return added_up(hashes, counts)
+    return hashes, np.repeat(np.fromiter(words.values(), np.int64, len(words)), sizes)
+
+
+def hashed(text: str | bytes, known: Memory) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """As `occurring`, each hash once, sorted."""
+    return added_up(*occurring(text, known))
 
 
 def added_up(
