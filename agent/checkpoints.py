@@ -52,6 +52,7 @@ class Checkpoints:
         self.before = session.state.tree
         self.certain = not session.state.unsettled and not self._jobs()
         self.edits: Edits = {}
+        self.places: list[str] = []
         self.cost_ms = 0.0
         self.dirty = False
         self._stop_listening: Callable[[], None] | None = None
@@ -80,7 +81,7 @@ class Checkpoints:
         if self.store is None:
             return
         await self._prompted()
-        self.edits, self.dirty = {}, True
+        self.edits, self.places, self.dirty = {}, [], True
         if self._says_all(generation) or self.cost_ms > QUICK_MS:
             return
         await self._record("user", step, await self._take(STEP_LIMITS), certain=not self._jobs())
@@ -163,8 +164,8 @@ class Checkpoints:
         """Record what changed between two states without being in `edits`; returns how many paths."""
         assert self.store is not None
         try:
-            changes = (await self.store.diff(before, after)).changes
-            found = [change for change in theirs(changes, edits) if _is_file(change)]
+            changes = await not_by(self.store, before, after, edits)
+            found = [one for one in changes if _is_file(one) and not handled(one, self.places)]
             records = await asyncio.to_thread(_described, self.store, found[:USER_EDITS])
             await self.store.hold(self.session.id, _names(found[:USER_EDITS]))
         except SnapshotError as error:
@@ -180,6 +181,8 @@ class Checkpoints:
             path, sides = message.data["path"], [side and side["hash"] for side in (before, after)]
             first = self.edits[path][0] if path in self.edits else sides[0]
             self.edits[path] = first, sides[1]
+        elif isinstance(message, Event) and message.type == "tool.result":
+            self.places += places_of(message)
 
     def _says_all(self, generation: Generation) -> bool:
         """Whether all changing calls are of tools that say what they change."""
@@ -208,6 +211,44 @@ def checkpoint(found: Snapshot, reason: CheckpointReason) -> Checkpoint:
         git=found.git,
         partial=f"there was no time or room for {budget} paths" if found.partial else None,
     )
+
+
+async def not_by(
+    store: SnapshotStore, before: str, after: str, edits: Mapping[str, tuple[str | None, str | None]]
+) -> list[Change]:
+    """What differs between two states and is not explained by edits made between them.
+
+    Of an edited path that one of the states does not cover nothing can be said.
+
+    Raises:
+        SnapshotError: one of the states cannot be read.
+    """
+    changes = (await store.diff(before, after)).changes
+    seen = {change.path for change in changes}
+    paths = {name.encode("utf-8", "surrogateescape"): name for name in edits}
+    unseen = paths.keys() - seen
+    if unseen:
+        unknown = await store.uncovered(before, unseen) | await store.uncovered(after, unseen)
+        edits = {
+            name: sides for path, name in paths.items() if path not in unknown for sides in [edits[name]]
+        }
+    return theirs(changes, edits)
+
+
+def places_of(result: Event) -> list[str]:
+    """Paths that a call has deleted or moved, by its `tool.result`: links and special files are no edits."""
+    data = result.data.get("data") or {}
+    moved, deleted = data.get("moved"), data.get("deleted")
+    places = [place for pair in moved.items() for place in pair] if isinstance(moved, dict) else []
+    return [*places, deleted] if isinstance(deleted, str) else places
+
+
+def handled(change: Change, places: Iterable[str]) -> bool:
+    """Whether a change of something that is no regular file lies where the agent has deleted or moved."""
+    if any(side is not None and side.type == "file" for side in (change.before, change.after)):
+        return False
+    path = change.path.decode("utf-8", "surrogateescape")
+    return any(f"{path}/".startswith(f"{place}/") for place in places)
 
 
 def theirs(changes: Iterable[Change], edits: Mapping[str, tuple[str | None, str | None]]) -> list[Change]:

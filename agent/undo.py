@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.checkpoints import checkpoint, theirs
+from agent.checkpoints import checkpoint, handled, not_by, places_of
 from agent.events import Event, Restored, printable
 from agent.session import Session
 from tools.errors import InvalidArguments
@@ -174,6 +174,8 @@ class _Found:
     store: SnapshotStore
     tree: str | None = None
     edits: list[Event] = field(default_factory=list)
+    places: list[str] = field(default_factory=list)
+    """What was deleted or moved since the last checkpoint."""
     changes: list[tuple[int | None, Change]] = field(default_factory=list)
     _modes: tuple[str | None, Mapping[bytes, Entry]] = (None, {})
 
@@ -184,12 +186,15 @@ class _Found:
             edits = await self.flush()
             before, self.tree = self.tree, event.data.get("tree") or self.tree
             if event.data.get("reason") in ("step", "end") and before and self.tree and before != self.tree:
-                changes = (await self.store.diff(before, self.tree)).changes
                 if event.data.get("accounted"):
-                    rest = [change for change in changes if _folder(change)]
+                    changes = (await self.store.diff(before, self.tree)).changes
+                    rest = [change for change in changes if _folder(change) or handled(change, self.places)]
                 else:
-                    rest = theirs(changes, edits)
+                    rest = await not_by(self.store, before, self.tree, edits)
                 self.changes += [(None, change) for change in rest]
+            self.places = []
+        elif event.type == "tool.result":
+            self.places += places_of(event)
         elif event.type == "restored":
             await self.flush()
 

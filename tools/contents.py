@@ -69,16 +69,17 @@ def missing(workspace: Workspace, path: str) -> NotFound:
     what = f"There is no file {path!r} in the workspace."
     if (target := _link_target(workspace, name)) is not None:
         what = f"{path} is a symbolic link that leads to nothing: there is no {target}."
-    return NotFound(what + hint, suggestions=names)
+    return NotFound(what + hint, suggestions=[name for name in names if _is_text(name)])
 
 
 def _shown(name: str) -> str:
     """A name as it is suggested: one with bytes that are no text cannot be given back as a path."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return f"{visible(name)} (not a UTF-8 name, so only the shell can open it)"
-    return visible(name)
+    note = "" if _is_text(name) else " (not a UTF-8 name, so only the shell can open it)"
+    return visible(name) + note
+
+
+def _is_text(name: str) -> bool:
+    return not any(0xD800 <= ord(character) < 0xE000 for character in name)
 
 
 def _link_target(workspace: Workspace, name: str) -> str | None:

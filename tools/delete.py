@@ -162,5 +162,5 @@ def _result(prepared: _Prepared) -> ToolResult:
         text = f"Deleted the link {prepared.path}; what it led to ({links[prepared.path]}) stays."
     else:
         text = f"Deleted {prepared.path}."
-    data = {"files": len(prepared.files), "links": links, "folders": folders}
+    data = {"deleted": prepared.path, "files": len(prepared.files), "links": links, "folders": folders}
     return ToolResult(text, prepared.changes, data=data)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -292,3 +293,41 @@ async def test_a_workspace_that_is_gone_ends_no_turn_badly(root: Path, script: A
         shutil.rmtree(root)
         events = await turn(session)
         assert kinds(events)[-1] == "turn.ended"
+
+
+async def test_links_and_pipes_that_the_agent_removed_are_its_doing_and_come_back(
+    root: Path, script: Any
+) -> None:
+    (root / "link").symlink_to("nowhere")
+    (root / "moved").symlink_to("a.py")
+    os.mkfifo(root / "pipe")
+    (root / "folder" / "empty").mkdir(parents=True)
+    (root / "folder" / "link").symlink_to("..")
+    before = tree_of(root)
+    calls = [
+        *(call("delete", path=path) for path in ("link", "pipe", "folder/")),
+        call("move", source="moved", target="elsewhere"),
+    ]
+    async with kept(root, script([{"calls": calls}, "done"])) as session:
+        events = await turn(session)
+        assert not data(events, "user_edit")
+        assert not {b"link", b"pipe", b"folder", b"moved"} & tree_of(root).keys()
+        await take_back(session, log_of(session), Target(turn=1))
+    assert tree_of(root) == before
+
+
+async def test_an_edit_of_what_no_snapshot_covers_is_not_called_the_users(root: Path, script: Any) -> None:
+    (root / ".gitignore").write_text("node_modules\n")
+    (root / "node_modules").mkdir()
+    (root / "node_modules" / "left.js").write_text("one = 1\n")
+    calls = [
+        call("read", path="node_modules/left.js"),
+        call("edit", path="node_modules/left.js", edits=[{"old": "one = 1", "new": "one = 2"}]),
+        call("write", path="other.py", content="x = 1\n"),
+    ]
+    async with kept(root, script([*({"calls": [one]} for one in calls), "done"])) as session:
+        events = await turn(session)
+        assert kinds(events, "edit") == ["edit", "edit"] and not data(events, "user_edit")
+        await take_back(session, log_of(session), Target(turn=1))
+    assert (root / "node_modules" / "left.js").read_text() == "one = 1\n"
+    assert not (root / "other.py").exists()

@@ -52,7 +52,7 @@ async def test_a_folder_is_deleted_only_where_it_is_named_as_one(place: Workspac
     assert sorted(os.listdir(place.root)) == ["file"]
     assert [change.path for change in result.changes] == ["d/e/f"]
     assert result.text == "Deleted d/ (1 file, 1 link, 1 special file)."
-    assert result.data == {"files": 1, "links": {"d/link": "/etc"}, "folders": ["d", "d/e"]}
+    assert result.data == {"deleted": "d", "files": 1, "links": {"d/link": "/etc"}, "folders": ["d", "d/e"]}
     assert os.path.exists("/etc")
 
 

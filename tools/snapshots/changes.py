@@ -1,6 +1,6 @@
 """What differs between two snapshots; only the parts in which they differ are read."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tools.snapshots.manifest import Entry, chunks_of, parse
@@ -64,6 +64,20 @@ def compare(old: dict[bytes, Entry], new: dict[bytes, Entry]) -> Changes:
         else:
             found.append(Change(path, one, other))
     return Changes(tuple(found), unknown)
+
+
+def uncovered(objects: Objects, tree: str, paths: Iterable[bytes]) -> set[bytes]:
+    """Those of some paths of which a snapshot does not say what lies there, or whether anything does.
+
+    Raises:
+        UnknownSnapshot, DamagedStore: it cannot be read.
+    """
+    hidden: set[bytes] = set()
+    for name in chunks_of(objects, tree):
+        chunk = objects.read(name)
+        if chunk.startswith(b"x ") or b"\0x " in chunk:
+            hidden.update(entry.path for entry in parse(chunk, name) if entry.type == "left_out")
+    return {path for path in paths if path in hidden or below(path, hidden)}
 
 
 def below(path: bytes, folders: set[bytes]) -> bool:

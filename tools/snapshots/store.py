@@ -16,7 +16,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 from tools.merge import Hunk
 from tools.snapshots import manifest, references, undoing
 from tools.snapshots.applying import Applied, Step
-from tools.snapshots.changes import Change, Changes, difference
+from tools.snapshots.changes import Change, Changes, difference, uncovered
 from tools.snapshots.errors import RestoreRefused
 from tools.snapshots.journal import carry_out, finish
 from tools.snapshots.manifest import Entry
@@ -87,6 +87,10 @@ class SnapshotStore:
     async def diff(self, before: str, after: str) -> Changes:
         """What differs between two snapshots. Raises `UnknownSnapshot`."""
         return await self._run(lambda: difference(self.objects, before, after))
+
+    async def uncovered(self, tree: str, paths: Collection[bytes]) -> set[bytes]:
+        """Those of some paths that a snapshot left out: of them it says nothing. Raises `UnknownSnapshot`."""
+        return await self._run(lambda: uncovered(self.objects, tree, paths))
 
     async def restore(self, root: Path, tree: str, only: Collection[bytes] | None = None) -> Restored:
         """Make a workspace what it was. `only` are paths, or folders with what is in them.
