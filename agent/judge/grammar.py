@@ -38,6 +38,9 @@ PLAIN_OPERATORS: Final = names(":- - :+ + # ## % %% :? ?")
 """What may stand in `${…}` without changing or running anything."""
 META: Final = names("< > <= >= && || | & ; ( )")
 COMPARES: Final = names("-eq -ne -lt -le -gt -ge")
+_ASCII: Final = bytes(range(128)) + b"x" * 128
+"""What the parser is given for each byte: where a character is not ASCII its scanner reads beyond its tables,
+which may end the process. To the shell such a character is an ordinary one of a word, as this letter is."""
 _HIDDEN: Final = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u00a0\u00ad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180e"
     r"\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb"
@@ -61,8 +64,10 @@ def tree(source: bytes) -> "Node":
     parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
     deadline = time.thread_time() + PARSE_S
 
+    plain = source.translate(_ASCII)
+
     def read(offset: int, point: object) -> bytes:
-        return source[offset : offset + 2048]
+        return plain[offset : offset + 2048]
 
     try:
         # Read piece by piece, because only then is the deadline looked at.

@@ -45,7 +45,10 @@ def parse(line: str) -> list[Command]:
     """
     source = line.encode("utf-8", "surrogatepass")
     reader = _Reader(source)
-    reader.walk(tree(source), _Around())
+    try:
+        reader.walk(tree(source), _Around())
+    except UnicodeDecodeError as error:
+        raise Unreadable("a part of it ends within a character") from error
     return reader.commands
 
 

@@ -201,6 +201,16 @@ def test_nonsense_is_judged_too(line: str) -> None:
     assert judge_line(line, SETTINGS[0]).verdict in STRICTNESS
 
 
+@settings(max_examples=300, deadline=None)
+@given(
+    line=st.text(
+        st.sampled_from(" \n\t;&|<>(){}[]$`'\"\\#!*-=abr,0\xe9\u4e2d\U0001f600\U0010fffd"), max_size=60
+    )
+)
+def test_a_line_in_any_script_is_judged(line: str) -> None:
+    assert judge_line(line, SETTINGS[1]).verdict in STRICTNESS
+
+
 @settings(max_examples=200, deadline=None)
 @given(line=st.text(max_size=80))
 def test_so_is_any_text(line: str) -> None:
