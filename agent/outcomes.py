@@ -17,6 +17,8 @@ log = logging.getLogger(__name__)
 
 TEXT_LIMIT = 200_000
 """Characters of one result that reach the model, whatever a tool returns."""
+DIFF_LIMIT = 500_000
+"""Characters of an edit's diff that are logged; both sides of it are kept whole in the snapshot store."""
 
 FILES, OUTSIDE = "files", "outside"
 """What held a call that ran in no sandbox: the confinement of the file tools, or nothing of ours."""
@@ -39,7 +41,7 @@ async def finish(
     session, blobs = here.session, {}
     edits, cancelled = await _edits(here, prepared.call.id, result.changes)
     for edit in edits:
-        session.submit(edit)
+        session.submit(edit, clean=True)
     text, data = await session.redaction.text(result.text), dict(result.data)
     if synthetic is None and prepared.tool is not None:
         data.setdefault("tier", OUTSIDE if prepared.tool.outside else FILES)
@@ -92,7 +94,8 @@ async def _edits(here: Step, call_id: str, changes: Sequence[FileChange]) -> tup
             except SnapshotError as error:
                 log.error("the contents of an edit are not kept, so it cannot be taken back: %s", error)
         # The diff of a large file takes a good part of a second, which other sessions need not wait for.
-        return await asyncio.to_thread(lambda: [_edit(here, call_id, change) for change in changes])
+        clean = here.session.redaction.draft
+        return await asyncio.to_thread(lambda: [clean(_edit(here, call_id, change)) for change in changes])
 
     making, cancelled = asyncio.ensure_future(made()), False
     while not making.done():
@@ -108,6 +111,9 @@ def _edit(here: Step, call_id: str, change: FileChange) -> Draft:
         return None if data is None else BlobRef(hash=content_hash(data), size=len(data))
 
     text, added, removed = unified_diff(change.before, change.after, change.path)
+    if len(text) > DIFF_LIMIT:  # at the end of a line, so that secrets in it are whole
+        shown = text[: text.rfind("\n", 0, DIFF_LIMIT) + 1]
+        text = f"{shown}\\ {len(text) - len(shown)} more characters left out\n"
     record = Edit(
         call_id=call_id,
         path=change.path,

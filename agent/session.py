@@ -129,14 +129,15 @@ class Session:
         for listener in tuple(self._listeners):
             listener(message)
 
-    def submit(self, item: Draft) -> "asyncio.Future[Event]":
-        """Hand an event to the log without waiting; it is applied and told when it is durable.
+    def submit(self, item: Draft, *, clean: bool = False) -> "asyncio.Future[Event]":
+        """Hand an event to the log without waiting; it is applied and told when it is durable. `clean`: it
+        went through `redaction` already, beside the event loop.
 
         Raises:
             LogError: the log does not take it, or lost an earlier one. Nothing is taken after it: a log has
                 no holes.
         """
-        return self._submit(self.redaction.draft(item))
+        return self._submit(item if clean else self.redaction.draft(item))
 
     def _submit(self, item: Draft) -> "asyncio.Future[Event]":
         if self.failure is not None:

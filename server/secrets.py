@@ -5,7 +5,7 @@ import secrets
 import weakref
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from agent.events import Event
 from server.private import write_private
@@ -56,11 +56,19 @@ class Secrets:
         return redactor
 
     def clean(self, text: str) -> str:
-        """Text for a log of the server."""
+        """Text for a log of the server, or for whoever gets an error of it."""
         text = self._own.redact(text)
         for redactor in tuple(self._redactors):
             text = redactor.conceal(text)
         return text
+
+    def clean_value(self, value: Any) -> Any:
+        """The same for every string in a JSON-like value."""
+        if isinstance(value, str):
+            return self.clean(value)
+        if isinstance(value, dict):
+            return {self.clean(str(key)): self.clean_value(item) for key, item in value.items()}
+        return [self.clean_value(item) for item in value] if isinstance(value, (list, tuple)) else value
 
     def guard(self, handlers: Iterable[logging.Handler]) -> None:
         """Write nothing to these handlers that was not cleaned."""

@@ -17,7 +17,7 @@ class Edit(Record):
     after: BlobRef | None
     mode: int | None = None
     diff: str
-    """Unified diff for people; empty for binary content."""
+    """Unified diff for people, perhaps cut; empty for binary content."""
     added: int = 0
     removed: int = 0
 

@@ -24,6 +24,8 @@ MAX_FRAMES, MAX_BYTES = 4096, 8 << 20
 LARGE = 1 << 20
 """One larger frame may wait as if it had this size: it says nothing of the peer, and a long prompt must not
 make its session impossible to read."""
+ERROR_LIMIT = 16_384
+"""Characters of the message of an error, and bytes of its data, that are sent."""
 MAX_RUNNING = 1024
 """Requests of one peer that may be in progress."""
 TOO_SLOW = 4429
@@ -97,7 +99,8 @@ class Connection:
     """A peer: its queue of outgoing frames, its requests to us and ours to it.
 
     `write` awaits the transport, which is the backpressure; exactly one task runs `pump`. `abort` ends
-    the connection with a close code. Everything else is synchronous, so the order of calls is the order
+    the connection with a close code. `clean` takes secrets out of JSON-like values that errors
+    are made of. Everything else is synchronous, so the order of calls is the order
     on the wire.
     """
 
@@ -108,6 +111,7 @@ class Connection:
         abort: Callable[[int, str], None],
         *,
         user_id: str,
+        clean: Callable[[Any], Any] = lambda value: value,
     ) -> None:
         self.methods, self.user_id = methods, user_id
         self.capabilities: dict[str, Any] = {}
@@ -118,7 +122,7 @@ class Connection:
         self.beats = False
         """Whether the peer has ever answered a heartbeat; only then is its silence a sign."""
         self.heard = asyncio.get_running_loop().time()
-        self._write, self._abort = write, abort
+        self._write, self._abort, self._clean = write, abort, clean
         self._queue: deque[Frame] = deque()
         self._size = 0
         self._large: Frame | None = None
@@ -343,8 +347,13 @@ class Connection:
         return None
 
     def _fail(self, id: int | str | None, code: int, message: str, data: Any = None) -> None:
-        error = {"code": code, "message": message}
-        self.put(encode({"id": id, "error": error if data is None else {**error, "data": data}}))
+        if len(message) > ERROR_LIMIT:
+            message = f"{message[:ERROR_LIMIT]} […]"
+        error = {"code": code, "message": self._clean(message)}
+        # What is wrong with parameters names them, and they may be of any number and length.
+        if data is not None and len(to_json(data)) <= ERROR_LIMIT:
+            error["data"] = self._clean(data)
+        self.put(encode({"id": id, "error": error}))
 
 
 def _problems(errors: list[Any]) -> str:

@@ -53,7 +53,8 @@ class Endpoint:
             while (message := await receive())["type"] != "websocket.disconnect":
                 connection.feed(message.get("text"))
 
-        connection = Connection(self.methods, write, abort, user_id=user)
+        clean = self.hub.opener.secrets.clean_value
+        connection = Connection(self.methods, write, abort, user_id=user, clean=clean)
         if self.hub.stopping:
             abort(STOPPING, "the server is stopping")
         self.hub.joined(connection)

@@ -12,6 +12,7 @@ import pytest
 from agent.events import Event, Live, Prompt
 from agent.log import MemoryLog
 from agent.loop import run_turn
+from agent.outcomes import DIFF_LIMIT
 from agent.session import Session
 from tests.support.planted import planted
 from tests.support.scripted_model import ScriptedModel
@@ -257,3 +258,21 @@ async def test_placeholders_are_recomputed_from_files_the_model_has_seen(root: P
     ) as session:
         results = data(await turn(session), "tool.result")
     assert results[0]["error"] == "invalid_arguments"
+
+
+async def test_a_long_diff_is_redacted_and_logged_in_part(root: Path, script: Any) -> None:
+    lines = "".join(f"line {n} of a long file that a generator wrote\n" for n in range(40_000))
+    (root / "long.txt").write_text(f"GITHUB_TOKEN={TOKEN}\n{lines}")
+    model = script([{"calls": [call("delete", path="long.txt"), call("read", path="a.cfg")]}, "done"])
+    async with opened(root, model) as session:
+        events = await turn(session)
+        assert TOKEN not in everything(session)
+    [edit] = data(events, "edit")
+    assert edit["removed"] == 40_001 and edit["before"]["size"] == len(lines) + len(TOKEN) + 14
+    diff = edit["diff"]
+    assert PATTERN.search(diff.splitlines()[3])
+    assert len(diff) < DIFF_LIMIT + 100
+    assert diff.splitlines()[-1].endswith("more characters left out")
+    assert diff.splitlines()[-2].endswith("a generator wrote")
+    kinds = [event.type for event in events]
+    assert kinds.index("edit") < kinds.index("tool.result")

@@ -285,3 +285,36 @@ async def test_a_bulk_sender_waits_for_the_peer(peer: Peer) -> None:
     assert not waiting.done()
     peer.open.set()
     await asyncio.wait_for(waiting, 2)
+
+
+async def test_errors_are_cleaned_and_bounded() -> None:
+    sent: list[dict[str, Any]] = []
+
+    async def write(text: str) -> None:
+        sent.append(orjson.loads(text))
+
+    async def refuse(connection: Connection, params: Anything) -> None:
+        raise RpcError(-1, "no secret-word here", {"secret-word": ["secret-word", 5], "plain": True})
+
+    async def babble(connection: Connection, params: Anything) -> None:
+        raise RpcError(-1, "a" * 100_000, {"long": "a" * 100_000})
+
+    def clean(value: Any) -> Any:
+        return orjson.loads(orjson.dumps(value).replace(b"secret-word", b"[gone]"))
+
+    methods = {"refuse": Method(Anything, refuse), "babble": Method(Anything, babble)}
+    connection = Connection(methods, write, lambda code, reason: None, user_id="local", clean=clean)
+    connection.ready = True
+    pump = asyncio.create_task(connection.pump())
+    for id, method in enumerate(("refuse", "babble", "secret-word")):
+        connection.feed(orjson.dumps({"id": id, "method": method}).decode())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    refused, babbled, unknown = (frame["error"] for frame in sent)
+    assert refused["message"] == "no [gone] here"
+    assert refused["data"] == {"[gone]": ["[gone]", 5], "plain": True}
+    assert len(babbled["message"]) < wire.ERROR_LIMIT + 10 and "data" not in babbled
+    assert unknown["data"] == {"method": "[gone]"}
+    connection.finish()
+    pump.cancel()
+    await asyncio.gather(pump, return_exceptions=True)
