@@ -27,6 +27,7 @@ from server.metrics import Metrics
 from server.places import cache_dir, data_dir
 from server.secrets import KeyFileError, Secrets
 from server.store import SessionBusy, Store, StoreError
+from server.warming import Warming
 from tools.index.indexer import Indexer
 from tools.mcp import McpServers, McpSpec
 from tools.sandbox.policy import SandboxPolicy
@@ -78,6 +79,7 @@ class Opener:
         self._lock = asyncio.Lock()
         self._granted: dict[tuple[str, str], set[str]] = {}
         self._indexer = Indexer()
+        self._warming = Warming()
         self.snapshots = SnapshotStore(data_dir() / "snapshots")
 
     # ---- models
@@ -181,6 +183,7 @@ class Opener:
 
             session = await asyncio.to_thread(fold) if len(events) > LONG else fold()
             session.grants = await self._grants(live, settings)
+            self._warming.begin(workspace)
             return session
         except (WorkspaceRefused, StoreError, KeyFileError) as error:
             await lease.release()
@@ -225,6 +228,7 @@ class Opener:
 
     async def let_go(self, session: Session) -> None:
         """End the session's processes and give its lease back."""
+        await self._warming.end(session.workspace)
         try:
             await session.close()
         finally:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from agent.events import Draft
@@ -70,3 +71,29 @@ async def test_a_session_that_opens_while_its_client_leaves_is_not_lost(serve: A
         await until(lambda: live.session is not None)
         assert server.hub.sessions[session] is live
         assert (await client.prompt(session, "hello"))["stopReason"] == "end_turn"
+
+
+async def test_a_session_that_opens_has_its_workspace_indexed_beside(serve: Any) -> None:
+    server, _ = await serve(["ok"])
+    (server.workspace / "code.py").write_text("def one(): pass\n")
+    async with server.client() as client:
+        session = await client.new_session(server.workspace)
+        await client.prompt(session, "hello")
+        live = server.hub.sessions[session]
+        workspace = live.session.workspace
+        await until(lambda: workspace.index is not None and workspace.index.state.complete, 30)
+        assert workspace.index.state.total >= 1
+        child = psutil.Process(workspace.indexer.pid)
+        assert child.nice() > psutil.Process().nice()
+
+
+async def test_a_session_that_is_let_go_at_once_leaves_no_index_behind(serve: Any) -> None:
+    server, _ = await serve(["ok"])
+    async with server.client() as client:
+        session = await client.new_session(server.workspace)
+        await client.prompt(session, "hello")
+        live = server.hub.sessions[session]
+        workspace = live.session.workspace
+        await live.unload()
+        await asyncio.sleep(1.0)
+        assert workspace.index is None and workspace.indexer.pid is None

@@ -33,6 +33,9 @@ MEMORY: Final = 3 << 30
 MAX_SITES: Final = 16
 """Workspaces kept open; the one not asked about for longest is closed."""
 
+NICENESS: Final = 10
+"""Nobody waits for most of its work: whatever else runs comes first."""
+
 _PR_SET_PDEATHSIG: Final = 1
 
 Message = tuple[dict[str, Any], bytes]
@@ -133,11 +136,13 @@ class Child:
 
 
 def _bind_to_parent(parent: int) -> None:
-    """End with the server even when it is killed, and take no more memory than a file may need."""
+    """End with the server even when it is killed; take no more memory than a file may need, and no time that
+    others want."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         sys.exit(0)
+    os.nice(NICENESS)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal; the server decides when the child ends
