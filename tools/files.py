@@ -288,9 +288,10 @@ def make_parents(root: Path, path: str) -> list[str]:
 
 
 def remove_empty(root: Path, made: list[str]) -> None:
+    """Remove folders that were made for something that is not to be, innermost first."""
     for path in reversed(made):
         try:
             with locate(root, path) as place:
                 os.rmdir(place.name, dir_fd=place.directory)
-        except OSError:
+        except (ToolError, OSError):
             return  # somebody else has put something there: it stays, and so do the folders above

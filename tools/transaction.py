@@ -23,7 +23,7 @@ from tools.confinement import Place
 from tools.errors import ToolError
 from tools.files import explained, make_parents, read_bytes, stat
 from tools.relocation import entry_at, rename_new
-from tools.staging import Changed, holds, like, named, own, remove, sync, written
+from tools.staging import Changed, exists, holds, like, named, own, remove, sync, written
 from tools.workspace import content_hash
 
 PREFIX: Final = ".etude-"
@@ -321,10 +321,14 @@ def _reverse(root: Path, step: _Step) -> bool:
     try:
         with entry_at(root, step.path) as place:
             if step.old is None:
-                if step.new is None or _exists(place, step.new) or not _holds(root, step):
+                if (
+                    step.new is None
+                    or exists(Place(place.directory, step.new, place.path))
+                    or not _holds(root, step)
+                ):
                     return False
                 remove(place, place.name)
-            elif not _exists(place, step.old):
+            elif not exists(Place(place.directory, step.old, place.path)):
                 return False
             elif step.new is None:
                 rename_new(Place(place.directory, step.old, step.path), place)
@@ -342,14 +346,6 @@ def _holds(root: Path, step: _Step) -> bool:
     """Whether the file is still what the step made of it."""
     data, _ = read_bytes(root, step.path)
     return content_hash(data) == step.after
-
-
-def _exists(place: Place, name: str) -> bool:
-    try:
-        os.stat(name, dir_fd=place.directory, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True
 
 
 def _forget(root: Path, step: _Step) -> None:
