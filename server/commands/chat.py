@@ -12,6 +12,7 @@ from pathlib import Path
 from server import places
 from server.commands import session_options
 from server.commands.session_source import Served, find
+from server.commands.taking_back import take_back
 from server.failure import CommandFailed
 from server.terminal.acp_client import AcpClient
 from server.terminal.conversation import Conversation, Ended, Item
@@ -26,6 +27,7 @@ HELP = """\
 /mode plan|ask|auto|full   what needs your approval
 /model NAME                another model for this session
 /sessions                  sessions of this workspace
+/undo [TURN] [PATH]        show what the agent changed (in the last turn), and take it back
 /help                      this text
 /quit                      leave (Ctrl-D does too)
 A line that ends with \\ goes on in the next. Ctrl-C stops the turn; twice at the prompt, it leaves."""
@@ -148,6 +150,8 @@ class _Chat:
                 screen.line(f"{unknown}mode {conversation.mode}; plan, ask, auto and full can be chosen")
             elif name == "model":
                 screen.line(f"model {conversation.model}; known: {', '.join(conversation.models)}")
+            elif name == "undo":
+                take_back(conversation, screen, value)
             elif name == "sessions":
                 for row in self.sessions.sessions(workspace=self.workspace, query=None, limit=20):
                     here = "*" if row["id"] == conversation.session_id else " "

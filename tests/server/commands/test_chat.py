@@ -207,6 +207,50 @@ def test_slash_commands(workspace: Path, tmp_path: Path) -> None:
     assert (tmp_path / "data" / "chat-history").stat().st_mode & 0o777 == 0o600
 
 
+def test_undo_shows_what_the_agent_changed_and_takes_it_back(workspace: Path, tmp_path: Path) -> None:
+    hello, new = workspace / "hello.py", workspace / "new.txt"
+    before = hello.read_text()
+    calls = [
+        {"name": "read", "arguments": {"path": "hello.py"}},
+        {"name": "write", "arguments": {"path": "new.txt", "content": "new\n"}},
+        {"name": "write", "arguments": {"path": "hello.py", "content": "print()\n"}},
+    ]
+    with (
+        ScriptedModel([*({"calls": [call]} for call in calls), "Hi."]) as model,
+        Terminal(
+            [str(ETUDE), "chat", "--mode", "auto"], cwd=workspace, env=environment(tmp_path, model)
+        ) as terminal,
+    ):
+        terminal.expect("› ")
+        terminal.type("/undo\n")
+        terminal.expect("there is nothing to take back yet")
+        terminal.expect("› ")
+        terminal.type("change it\n")
+        terminal.expect("2 files changed")
+        assert new.exists()
+        for typed, answered, said in (
+            ("/undo", "n", "nothing was taken back"),
+            ("/undo hello.py", "y", "taken back in 1 file"),
+            ("/undo 1", "y", "taken back in 1 file"),
+        ):
+            terminal.expect("› ")
+            terminal.type(typed + "\n")
+            terminal.expect("Take this back?")
+            terminal.type(answered + "\n")
+            terminal.expect(said)
+        assert hello.read_text() == before
+        assert not new.exists()
+        terminal.expect("› ")
+        terminal.type("/undo\n")
+        terminal.expect("nothing of turn 1 is left to take back")
+        terminal.expect("› ")
+        terminal.type("/undo 7\n")
+        terminal.expect("no turn 7")
+        terminal.expect("› ")
+        terminal.type("/quit\n")
+        assert terminal.wait() == 0
+
+
 def test_one_message_in_a_terminal_says_how_it_ended(workspace: Path, tmp_path: Path) -> None:
     with (
         ScriptedModel([Turn(text="An answer that is", finish="length")]) as model,
