@@ -16,7 +16,8 @@ test("how a turn ended is said in sentences, and with the reason", () => {
 
 test("what is wrong with a call stands on its card, everything else in the transcript", () => {
   assert.equal(noticeOf("error", { where: "model", error: "malformed_call", message: "no tool wat", call_id: "c1" }), null);
-  assert.equal(noticeOf("error", { where: "tool", message: "failed" }), null);
+  assert.equal(noticeOf("error", { where: "tool", message: "failed", call_id: "c2" }), null);
+  assert.equal(noticeOf("error", { where: "tool", message: "MCP server 'x' is not there." })?.text, "MCP server 'x' is not there.");
   assert.equal(noticeOf("error", { where: "model", message: "it is busy", retry: 2 })?.text, "It is busy. Trying again (2).");
 });
 

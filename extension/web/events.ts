@@ -33,7 +33,7 @@ export function noticeOf(type: string, data: Dict): Pick<Notice, "level" | "text
   if (type === "summary") return { level: "info", text: "Earlier messages were summarised.", detail: text(data["text"]) };
   if (type === "restored") return restored(data);
   // What is wrong with a call stands on its card.
-  if (type === "error" && text(data["where"]) !== "tool" && !text(data["call_id"])) {
+  if (type === "error" && !text(data["call_id"])) {
     const retry = number(data["retry"]);
     const level = retry === undefined ? "error" : "warning";
     const again = retry === undefined ? "" : ` Trying again (${String(retry)}).`;

@@ -204,9 +204,11 @@ class Screen:
             if card.kind == "execute" and self.out.isatty():
                 self._live(card, "".join(texts))
         else:
-            code = (update.get("rawOutput") or {}).get("exit_code")
+            raw = update.get("rawOutput") or {}
+            # A job that was ended on purpose has a status too, and that is no failure.
+            failed = status == "failed" or (raw.get("exit_code") not in (None, 0) and "job" not in raw)
             self._head(card)
-            self._result(card, "\n".join(texts), failed=status == "failed" or code not in (None, 0))
+            self._result(card, "\n".join(texts), failed=failed)
             self._cards.pop(str(update.get("toolCallId")), None)
 
     def _diffs(self, card: _Card, call: Mapping[str, Any]) -> None:
@@ -238,8 +240,9 @@ class Screen:
         """A few lines: the last ones of a command, the first ones of anything else."""
         mark = self.style.red("  ✗ ") if failed else self.style.dim("  ✓ ")
         lines = [line for line in clean(text).splitlines() if line.strip()]
-        if 0 < card.live <= LIVE_LINES:  # it was seen; what remains is how it ended
-            lines = lines[-1:] if lines and lines[-1].startswith("[") else []
+        if 0 < card.live <= LIVE_LINES:  # it was seen; what remains is how it ended, and what is said of it
+            ends = [number for number, line in enumerate(lines) if line.startswith("[exit ")]
+            lines = lines[ends[-1] :] if ends else []
         if not lines:
             self.line(mark + self.style.dim("failed" if failed else "done"))
             return
@@ -260,7 +263,7 @@ class Screen:
     # ---- events that ACP has no form for
 
     def _event(self, type: Any, data: Mapping[str, Any]) -> None:
-        if type == "error" and data.get("where") != "tool" and not data.get("call_id"):
+        if type == "error" and not data.get("call_id"):  # what is wrong with a call stands on its card
             again = f" Trying again ({data['retry']})." if data.get("retry") else ""
             self.notice(f"{data.get('message', 'something went wrong')}{again}")
         elif type == "summary":

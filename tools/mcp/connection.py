@@ -182,8 +182,7 @@ class McpConnection:
         program = shutil.which(self.spec.command, path=environment.get("PATH"))
         if program is None:
             raise EnvironmentFault(
-                f"MCP server {self.spec.name!r}: there is no program {self.spec.command!r}. Install it, or "
-                "correct its command."
+                f"there is no program {self.spec.command!r}; install it, or correct its command"
             )
         # Never the workspace: interpreters and package runners execute what they find where they start.
         parameters = StdioServerParameters(

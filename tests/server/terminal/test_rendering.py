@@ -194,6 +194,47 @@ def test_results_of_parallel_calls_say_whose_they_are() -> None:
     ) == ["● Search x", "● Read a.py", "  ✓ 1 x", "● Search x", "  ✓ a.py", "", "Found."]
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_what_is_said_of_a_command_is_shown_below_output_that_was_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    out = Terminal()
+    screen = Screen(out)
+    screen.show(update("tool_call", toolCallId="c1", title="curl x.org", kind="execute"))
+    screen.show(update("tool_call_update", toolCallId="c1", status="in_progress", content=content("(403)\n")))
+    text = "(403)\n[exit 56 · 1 ms]\nThe network refused a connection."
+    screen.show(
+        update(
+            "tool_call_update",
+            toolCallId="c1", status="completed", content=content(text), rawOutput={"exit_code": 56},
+        )
+    )  # fmt: skip
+    assert out.getvalue().splitlines() == [
+        *("● curl x.org", "    (403)", "  ✗ [exit 56 · 1 ms]", "    The network refused a connection."),
+    ]
+
+
+def test_a_job_that_was_ended_on_purpose_is_no_failure() -> None:
+    raw = {"exit_code": 137, "job": "1"}
+    made = update(
+        "tool_call_update", toolCallId="a", status="completed", content=content("ended"), rawOutput=raw
+    )
+    assert drawn(made)[-1] == "  ✓ ended"
+
+
+def test_an_error_that_no_call_has_is_shown() -> None:
+    shown = drawn(
+        Item("event", {"type": "error", "data": {"where": "tool", "message": "MCP server 'x' is not there"}}),
+        Item("event", {"type": "error", "data": {"where": "tool", "message": "of a card", "call_id": "c"}}),
+    )
+    assert shown == ["! MCP server 'x' is not there"]
+
+
 def test_a_command_that_exits_with_an_error_is_marked_so() -> None:
     made = [
         update("tool_call_update", toolCallId=id, status="completed", content=content(id), rawOutput=raw)

@@ -160,7 +160,7 @@ async def test_one_bad_server_does_not_spoil_the_others(tmp_path: Path) -> None:
         assert "mcp__test_tools__add" in tools
         assert {name.split("__")[1] for name in tools} == {"test_tools"}
         said = "\n".join(problems)
-        assert "'gone': there is no program '/no/such/program'" in said
+        assert "'gone' could not be used: there is no program '/no/such/program'" in said
         assert "'mute' is not ready yet" in said
         assert "'silent'" in said and "'closed'" in said and "why" in said
         assert (await servers.tools(0))[1] == [], "each problem is told once"
