@@ -67,8 +67,9 @@ def _show(arguments: argparse.Namespace, sessions: SessionSource) -> None:
     say(f"{_title(row, 100)}")
     say(f"{id}  {row['workspace']}  {row['model']}  {row['mode']}")
     say(f"{_time(row['created'])}  {row['last_seq']} events")
+    heads = _Heads()
     for event in sessions.events(id):
-        for line in _lines(event["type"], event["data"]):
+        for line in [*heads.before(event["type"], event["data"]), *_lines(event["type"], event["data"])]:
             say(line)
 
 
@@ -82,21 +83,37 @@ def _delete(arguments: argparse.Namespace, sessions: SessionSource) -> None:
             say(f"deleted {id}")
 
 
+class _Heads:
+    """The headings of calls, which run side by side: said again where another call's have come between."""
+
+    def __init__(self) -> None:
+        self._titles: dict[str, str] = {}
+        self._under = ""
+
+    def before(self, type: str, data: dict[str, Any]) -> list[str]:
+        """The lines that stand before those of an event."""
+        id = str(data.get("call_id") or "")
+        if type == "tool.call":
+            self._titles[id] = f"● {one_line(data.get('title') or data['name'], 100)}"
+        if id not in self._titles or id == self._under or type not in ("tool.call", "tool.result", "edit"):
+            return []
+        self._under = id
+        return ["", self._titles[id]]
+
+
 def _lines(type: str, data: dict[str, Any]) -> list[str]:
     """An event as people read a conversation; nothing for events that are only bookkeeping."""
     if type in ("prompt", "steered"):
         return ["", *(f"› {line}" for line in clean(data["text"]).splitlines())]
     if type == "generation" and data.get("text"):
         return ["", *clean(data["text"]).splitlines()]
-    if type == "tool.call":
-        return ["", f"● {one_line(data.get('title') or data['name'], 100)}"]
     if type == "tool.result":
         lines = clean(data["text"]).splitlines()
         more = [f"    … {len(lines) - RESULT_LINES} more lines"] if len(lines) > RESULT_LINES else []
         return [f"    {line}" for line in lines[:RESULT_LINES]] + more
     if type == "edit" and data.get("diff"):
         return [f"    {line}" for line in clean(data["diff"]).splitlines()]
-    if type == "error" and data.get("where") != "tool":
+    if type == "error" and not data.get("call_id"):
         return [f"! {clean(data['message'])}"]
     if type == "turn.ended" and data["reason"] != "end_turn":
         return [f"! {data['reason']}{': ' + clean(data['message']) if data.get('message') else ''}"]

@@ -85,6 +85,19 @@ def test_sessions_without_a_server(user: User) -> None:
     assert "no session" in gone.stderr
 
 
+def test_results_of_calls_side_by_side_stand_under_their_own_headings(tmp_path: Path) -> None:
+    calls = [{"name": "glob", "arguments": {"pattern": name}} for name in ("a*", "b*", "c*")]
+    with ScriptedModel([{"calls": calls}, "Done."]) as model:
+        user = User(tmp_path, OPENAI_BASE_URL=model.base_url)
+        for name in ("a1", "b1", "c1"):
+            (user.workspace / name).write_text("x\n")
+        shown = user.types("sessions", "show", talk(user, "find them")).stdout.splitlines()
+    for number, line in enumerate(shown):
+        if line.strip() in ("a1", "b1", "c1"):
+            assert shown[number - 1] == f"● Find {line.strip()[0]}*"
+    assert sorted(line.strip() for line in shown if line.strip() in ("a1", "b1", "c1")) == ["a1", "b1", "c1"]
+
+
 def test_sessions_of_a_running_server(model: ScriptedModel, tmp_path: Path) -> None:
     with Served(model_url=model.base_url) as server:
         user = User(tmp_path)
