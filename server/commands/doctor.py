@@ -22,6 +22,7 @@ from server.terminal.style import Style
 
 if TYPE_CHECKING:
     from agent.models.client import ModelClient
+    from tools.sandbox.probe import SandboxReport
 
 State = Literal["ok", "note", "broken"]
 """`note`: works, but less than it could. `broken`: something essential does not work."""
@@ -82,7 +83,7 @@ def _findings() -> "list[Finding]":
         _embedded,
         _model,
     ]
-    return [first, *(check(settings) for check in checks)]
+    return [first, *(check(settings) for check in checks), *_mcp(settings)]
 
 
 def _python(settings: Settings) -> Finding:
@@ -142,11 +143,39 @@ def _sandbox(settings: Settings) -> Finding:
     limits = f"; limits by {', '.join(report.limits)}" if report.limits else ""
     open_to = f"; does not hold: {'; '.join(report.weaknesses)}"
     lacks = f"; does not have: {'; '.join(report.lacks)}" if report.lacks else ""
-    found = f"{report.tier}: {report.reason.rstrip('.')}{limits}{open_to}{lacks}"
+    found = f"{report.tier}: {_with_network(report, settings)}{limits}{open_to}{lacks}"
     if report.tier == "bubblewrap":
         return Finding("sandbox", "ok", found, report.remedy)
     why = f" (bubblewrap: {report.why_not})" if report.why_not else ""
     return Finding("sandbox", "note", found + why, report.remedy or 'sandbox.tier = "auto" uses bubblewrap')
+
+
+def _with_network(report: "SandboxReport", settings: Settings) -> str:
+    """What a tier is, with the network that the settings give: it is tried without one."""
+    network, reason = settings.sandbox.network, report.reason.rstrip(".")
+    if network is True:
+        return reason.removesuffix(", without network") + ", on this machine's network"
+    if network and report.tier == "bubblewrap":
+        return reason.removesuffix("out network") + f" no network but {', '.join(network)}"
+    return reason
+
+
+def _mcp(settings: Settings) -> list[Finding]:
+    """The configured MCP servers: whether their programs and variables are there. None is started."""
+    findings: list[Finding] = []
+    for name, server in settings.mcp.items():
+        called = f"MCP server {name}"
+        named = [*server.env_from, *([server.token_env] if server.token_env else [])]
+        unset = [variable for variable in named if not os.environ.get(variable)]
+        if server.command and shutil.which(server.command) is None:
+            remedy = f"install it, or correct mcp.{name}.command"
+            findings.append(Finding(called, "note", f"there is no program {server.command!r}", remedy))
+        elif unset:
+            found = f"{', '.join(unset)} is not set here"
+            findings.append(Finding(called, "note", found, "set it in the environment of `etude serve`"))
+        else:
+            findings.append(Finding(called, "ok", server.url or shutil.which(server.command) or "nothing"))
+    return findings
 
 
 def _data(settings: Settings) -> Finding:

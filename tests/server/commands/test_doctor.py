@@ -42,3 +42,25 @@ def test_the_tier_is_said_with_what_it_does_not_hold(tier: str, tmp_path: Path) 
     shown = ran("config", "show", tier=tier, home=tmp_path)
     effect = next(one["sandbox"] for one in shown if "sandbox" in one)
     assert found["found"].partition(":")[0] in effect or "none" in effect
+
+
+def test_the_hosts_that_commands_reach_are_said(tmp_path: Path) -> None:
+    (tmp_path / "etude.toml").write_text('[sandbox]\nnetwork = ["pypi.org", "*.npmjs.org"]\n')
+    found = next(one for one in ran("doctor", tier="auto", home=tmp_path) if one["name"] == "sandbox")
+    if found["found"].startswith("bubblewrap: "):
+        assert "with no network but pypi.org, *.npmjs.org" in found["found"]
+        assert "without network" not in found["found"]
+    else:
+        assert "pypi.org" not in found["found"]  # no other tier holds commands to a list
+
+
+def test_what_an_mcp_server_lacks_is_said(tmp_path: Path) -> None:
+    (tmp_path / "etude.toml").write_text(
+        '[mcp.gone]\ncommand = "no-such-program"\n'
+        '[mcp.keyless]\nurl = "https://example.org/mcp"\ntoken_env = "NOT_SET"\n'
+        '[mcp.there]\ncommand = "sh"\n'
+    )
+    found = {one["name"]: one for one in ran("doctor", tier="auto", home=tmp_path)}
+    assert (found["MCP server gone"]["state"], found["MCP server there"]["state"]) == ("note", "ok")
+    assert "'no-such-program'" in found["MCP server gone"]["found"]
+    assert "NOT_SET" in found["MCP server keyless"]["found"]
