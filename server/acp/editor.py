@@ -112,7 +112,13 @@ class Editors:
         A client that cannot say (no such file, an error, no answer in time) changes nothing.
         """
         path = relative(root, given)
-        if path is None or not (Path(root) / path).is_file():
+        try:
+            if path is None or not (Path(root) / path).is_file():
+                return
+        except (
+            OSError
+        ) as error:  # a name that is too long, a folder that may not be entered: the tool says it
+            log.debug("%s is not looked at: %s", given[:200], error)
             return
         params = {"sessionId": session_id, "path": _full(root, path)}
         for connection in connections:

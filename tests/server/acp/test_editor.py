@@ -93,6 +93,15 @@ async def test_an_editor_that_does_not_know_the_file_changes_nothing(serve: Any)
         assert "helo" in results(model)[0]
 
 
+async def test_a_name_that_no_file_can_have_is_refused_by_the_tool(serve: Any) -> None:
+    names = ["y" * 300, "x/" * 3000 + "y", "hello.py/x", "a\x00b"]
+    calls = [{"name": "read", "arguments": {"path": name}} for name in names]
+    server, model = await serve([{"calls": calls}, "Done."])
+    async with Editor(server, server.token, text=UNSAVED) as editor:
+        await run(editor, server)
+        assert len(results(model)) == 4 and not any("unexpected" in text for text in results(model))
+
+
 async def test_the_open_files_of_a_prompt_are_seen_and_their_text_is_not_in_the_context(serve: Any) -> None:
     server, model = await serve([{"calls": [READ]}, "Done."])
     opened = {"path": str(server.workspace / "hello.py"), "dirty": True, "text": UNSAVED, "version": 4}
