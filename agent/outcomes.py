@@ -35,6 +35,13 @@ def failed(error: ToolError) -> ToolResult:
     return ToolResult(error.message, seen=seen, data=data, error=error.error_class)
 
 
+async def _instructions(here: Step, prepared: Prepared) -> dict[str, str]:
+    """Instruction files beside the files of a call that the model has not seen: path → text."""
+    known, paths = set(here.instructed), prepared.proposal.paths
+    found = await asyncio.to_thread(nested, here.session.workspace, paths, known)
+    return {name: text for name, text in found.items() if name not in here.instructed}
+
+
 async def finish(
     here: Step, prepared: Prepared, result: ToolResult, started: int, synthetic: Synthetic | None
 ) -> None:
@@ -48,8 +55,7 @@ async def finish(
     if (todos := data.pop("todos", None)) is not None:
         todo = Todo(call_id=prepared.call.id, items=todos)
         session.submit(draft("todo", todo, turn=here.turn, step=here.step))
-    found = nested(session.workspace, prepared.proposal.paths, here.instructed) if not result.error else {}
-    if found:
+    if not result.error and (found := await _instructions(here, prepared)):
         here.instructed.update(found)
         data["instructions"] = sorted(found)
         text += "".join(f"\n\n[{name} applies here]\n{content}" for name, content in found.items())

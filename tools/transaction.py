@@ -107,12 +107,20 @@ class Transaction:
     def commit(self) -> None:
         """Make it final: old contents go, and the journal."""
         if self._journal is not None:
-            with entry_at(self.root, self._name + JOURNAL) as place:
-                done = Place(place.directory, self._name + DONE, self._name + DONE)
-                rename_new(place, done)
-                sync(place)
-        for step in self.steps:
-            _forget(self.root, step)
+            try:
+                with entry_at(self.root, self._name + JOURNAL) as place:
+                    done = Place(place.directory, self._name + DONE, self._name + DONE)
+                    rename_new(place, done)
+                    sync(place)
+            except BaseException:
+                self.undo()
+                raise
+        try:
+            for step in self.steps:
+                _forget(self.root, step)
+        except BaseException:
+            self._unlock()  # it is done all the same: `recover` clears up after it
+            raise
         self._close_journal(DONE)
 
     def undo(self) -> None:
@@ -172,7 +180,9 @@ class Transaction:
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             self._journal = os.open(place.name, flags, 0o600, dir_fd=place.directory)
             fcntl.flock(self._journal, fcntl.LOCK_EX)
-            os.write(self._journal, orjson.dumps(record))
+            data = orjson.dumps(record)
+            while data:
+                data = data[os.write(self._journal, data) :]
             os.fsync(self._journal)
             sync(place)
 
@@ -181,8 +191,12 @@ class Transaction:
             return
         with entry_at(self.root, self._name + suffix) as place:
             remove(place, place.name)
-        os.close(self._journal)
-        self._journal = None
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._journal is not None:
+            os.close(self._journal)
+            self._journal = None
 
 
 def recover(root: Path) -> list[str]:
