@@ -76,6 +76,9 @@ class Parsed:
         )
 
 
+_ASCII: Final = bytes(range(128)) + b"x" * 128
+
+
 @dataclass(frozen=True, slots=True)
 class _Grammar:
     language: "Language"
@@ -105,7 +108,7 @@ def parse(name: str, data: bytes, flaws: bool = False) -> tuple[Parsed, dict[byt
     import tree_sitter
 
     grammar = _grammar(name)
-    tree = grammar.parser.parse(data)
+    tree = grammar.parser.parse(data.translate(_ASCII) if grammar.language.ascii else data)
     root = tree.root_node
     if root.has_error and _is_rubble(root):
         # A cursor takes quadratic time to pass the countless children of such a node.
@@ -162,12 +165,14 @@ def _symbols(
     for start, negative_end, _, outer, (kind, title, node, container) in placed:
         while scopes and scopes[-1][0] <= start:
             scopes.pop()
-        name = (title.text or b"").decode("utf-8", "replace").removeprefix(":")  # Ruby's symbols
+        name = (
+            data[title.start_byte : title.end_byte].decode("utf-8", "replace").removeprefix(":")
+        )  # Ruby's symbols
         if len(name) > MAX_WORD or "\n" in name:
             name = one_line(name.encode(), MAX_WORD)
         inside = known.separator.join(scope[1] for scope in scopes)
         if container is not None:
-            belongs = one_line(container.text or b"", 200)
+            belongs = one_line(data[container.start_byte : container.end_byte], 200)
             inside = f"{inside}{known.separator}{belongs}" if inside else belongs
         if kind == "function" and scopes and scopes[-1][2] in known.methods_in:
             kind = "method"

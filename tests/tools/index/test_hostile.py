@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -19,7 +20,7 @@ from tests.tools.index.test_index import PATIENT, files, names
 from tools.index import Index
 from tools.index.journal import Journal
 from tools.index.languages import EXTENSIONS
-from tools.index.parsing import MAX_BYTES
+from tools.index.parsing import MAX_BYTES, parse
 from tools.index.site import Site
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -232,3 +233,14 @@ async def test_parsing_a_text_that_is_too_large_or_unknown_says_nothing(root: Pa
     assert await index.parse("a.unknown", b"x") is None
     parsed = await index.parse("a.py", b"def f(:\n  pass\n", PATIENT)
     assert parsed is not None and parsed.errors > 0
+
+
+def test_shell_scripts_of_any_characters_are_parsed() -> None:
+    """The grammar's scanner reads beyond its tables where a character is not ASCII."""
+    source = random.Random(7)
+    letters = " \n\t;&|<>(){}[]$`'\"\\#!*?~=-/.abrm012Ex" + "\u00e9\u4e2d\U0001f600\U0010ffff\U000aaaaa" * 6
+    for _ in range(3000):
+        text = "".join(source.choice(letters) for _ in range(source.randrange(1, 40)))
+        parse("bash", text.encode())
+    parsed, _ = parse("bash", "gr\u00fc\u00dfe() {\n  echo hallo\n}\n".encode())
+    assert [symbol.name for symbol in parsed.symbols] == ["gr\u00fc\u00dfe"]

@@ -7,6 +7,7 @@ from tools.index.languages.language import COMMENTS, Language, words
 LANGUAGE = Language(
     name="bash",
     grammar=tree_sitter_bash.language,
+    ascii=True,
     definitions="""
         (function_definition name: (word) @name) @function
         (program (variable_assignment name: (variable_name) @name) @variable)

@@ -35,6 +35,10 @@ class Language:
     prefixes: bool = False
     """Whether letters directly before a quote mark belong to the string, as in `rb""`."""
 
+    ascii: bool = False
+    """Whether the grammar's scanner reads beyond its tables at other characters, which may end the process:
+    it is then given a letter in the place of each of their bytes."""
+
 
 def words(text: str) -> frozenset[bytes]:
     return frozenset(text.encode().split())
