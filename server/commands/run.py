@@ -18,6 +18,8 @@ NO_PRICE = (
     "give its [models.NAME] table a price, or use --max-steps"
 )
 
+MORE = "--mode auto lets the agent edit and run sandboxed commands, approvals.allow single commands"
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("task", nargs="?", help="what to do (default: read it from standard input)")
@@ -61,7 +63,11 @@ def run(arguments: argparse.Namespace) -> int:
                 else:
                     screen.show(item)
 
+            refused = 0
+
             def refuse(item: Item) -> str | None:
+                nonlocal refused
+                refused += 1
                 show(item)
                 if not arguments.json:
                     title = (item.params.get("toolCall") or {}).get("title")
@@ -77,6 +83,9 @@ def run(arguments: argparse.Namespace) -> int:
         emit(session_options.result_of(ended, conversation, facts, workspace))
     else:
         screen.finish(ended, facts)
+        if refused:
+            calls = "1 call was" if refused == 1 else f"{refused} calls were"
+            screen.notice(f"{calls} refused in mode {conversation.mode}; {MORE}")
         for path in facts.changed_in(workspace):
             screen.line(screen.style.dim(f"changed {path}"))
         if ended.reason != "end_turn":

@@ -90,6 +90,7 @@ def test_what_needs_a_person_is_refused(place: Place) -> None:
     assert done.returncode == 0
     assert "'helo'" in (place.workspace / "hello.py").read_text()
     assert "nobody is here to approve it" in done.stderr
+    assert "1 call was refused in mode ask; --mode auto" in done.stderr
     answer = model.requests[-1]["messages"][-1]
     assert answer["role"] == "tool"
     assert (
