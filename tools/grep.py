@@ -5,7 +5,7 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +37,7 @@ CONTENT_KEPT: Final = 16_000_000
 
 _SPECIAL: Final = re.compile(r"([\\.+*?()|\[\]{}^$])")
 _PROC: Final = "/proc/self/fd"
+HERE: Final = "."
 
 
 class GrepArguments(Arguments):
@@ -108,16 +109,16 @@ class Grep(Tool):
         if known is not None and wanted.exact:
             await asyncio.to_thread(_look, arguments, workspace.root, wanted.literals[0], known, hits)
         own = len(hits.files)
-        with _opened(workspace.root, start) as (descriptor, given):
+        with _opened(workspace.root, start) as (descriptor, folder, given):
             places = _places(known, wanted, hits, start, given)
             if places:
                 above = None
                 if places == [given] and start.kind == "directory" and start.path != ".":
-                    above = await asyncio.to_thread(ignored_above, workspace.root, start.path, given)
+                    above = await asyncio.to_thread(ignored_above, workspace.root, start.path)
                 with _inherited(above) as (rules, more):
                     flags = [*rules, *_flags(arguments, start, given), *places]
-                    limit = arguments.limit or MATCHES
-                    await _collect(flags, (descriptor, *more), limit, hits, outcome)
+                    found = search(flags, (descriptor, *more), outcome, folder)
+                    await _collect(found, arguments.limit or MATCHES, hits)
         _check(arguments, outcome, hits)
         for found in hits.files[own:]:
             found.path = _named(found.path, given, start)
@@ -146,23 +147,26 @@ def _start(arguments: GrepArguments, workspace: Workspace) -> Entry:
 
 
 @contextmanager
-def _opened(root: Path, start: Entry) -> Iterator[tuple[int, str]]:
-    """A descriptor of the folder or file to search, and the path that ripgrep gets for it."""
+def _opened(root: Path, start: Entry) -> Iterator[tuple[int, str, str]]:
+    """A descriptor of the folder or file to search, the folder in which ripgrep is to run, and the path it
+    gets. Both stay with what was opened, whatever is swapped in at its name.
+
+    To run in the folder is much quicker than to name its descriptor in the path of each file.
+    """
     if start.kind == "file":
         with open_file(root, start.path) as (descriptor, _):
-            yield descriptor, _given(root, start, descriptor)
+            yield descriptor, "/", _path_of(root, start, descriptor)
         return
     with explained(start.path), locate(root, start.path) as place:
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(place.name, flags, dir_fd=place.directory)
     try:
-        yield descriptor, _given(root, start, descriptor)
+        yield descriptor, _path_of(root, start, descriptor), HERE
     finally:
         os.close(descriptor)
 
 
-def _given(root: Path, start: Entry, descriptor: int) -> str:
-    """A path that stays with the opened folder, whatever is swapped in at its name."""
+def _path_of(root: Path, start: Entry, descriptor: int) -> str:
     return f"{_PROC}/{descriptor}" if os.path.exists(_PROC) else str(root / start.path)
 
 
@@ -235,16 +239,15 @@ def _globs(glob: str, start: Entry, given: str) -> list[str]:
     plain = glob.removeprefix("!").removeprefix("./")
     if "/" not in plain.rstrip("/") or plain.startswith("**/"):
         return [mark + plain]
+    given = "" if given == HERE else given
     globs = [f"{mark}{given}/{plain.lstrip('/')}"]
     inside = plain.lstrip("/").removeprefix(start.path + "/")
     return globs if inside == plain.lstrip("/") else [*globs, f"{mark}{given}/{inside}"]
 
 
-async def _collect(
-    flags: list[str], descriptors: tuple[int, ...], limit: int, hits: _Hits, outcome: Outcome
-) -> None:
+async def _collect(searching: AsyncGenerator[FileMatches, None], limit: int, hits: _Hits) -> None:
     try:
-        async with asyncio.timeout(DEADLINE), aclosing(search(flags, descriptors, outcome)) as found:
+        async with asyncio.timeout(DEADLINE), aclosing(searching) as found:
             async for file in found:
                 if not hits.take(file, limit):
                     return

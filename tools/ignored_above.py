@@ -14,13 +14,12 @@ from tools.errors import ToolError
 from tools.files import read_bytes, stat
 from tools.ignores import FILES, MAX_BYTES
 
-_SPECIAL: Final = re.compile(r"([\\*?\[\]!#{}])")
 _WILD: Final = re.compile(r"[\\*?\[]")
 
 
-def ignored_above(root: Path, folder: str, given: str) -> bytes | None:
-    """The text of an ignore file for ripgrep that is started on `given`, which is `folder` (canonical, below
-    the workspace); None where no repository in the workspace holds the folder: ripgrep then decides.
+def ignored_above(root: Path, folder: str) -> bytes | None:
+    """The text of an ignore file for ripgrep that runs in `folder` (canonical, below the workspace); None
+    where no repository in the workspace holds the folder: ripgrep then decides.
 
     Rules that ignore the folder itself are left out: it was asked for.
     """
@@ -31,11 +30,11 @@ def ignored_above(root: Path, folder: str, given: str) -> bytes | None:
         return None
     lines: list[str] = []
     if top < len(parts):
-        lines += _translated(root, _in(above[top], ".git/info/exclude"), parts[top:], given)
+        lines += _translated(root, _in(above[top], ".git/info/exclude"), parts[top:])
     for name in FILES:
         # Git's own rules end where its repository does.
         for at in range(top if name == ".gitignore" else 0, len(parts)):
-            lines += _translated(root, _in(above[at], name), parts[at:], given)
+            lines += _translated(root, _in(above[at], name), parts[at:])
     return os.fsencode("".join(line + "\n" for line in lines))
 
 
@@ -50,13 +49,12 @@ def _exists(root: Path, path: str) -> bool:
         return False
 
 
-def _translated(root: Path, path: str, below: list[str], given: str) -> Iterator[str]:
+def _translated(root: Path, path: str, below: list[str]) -> Iterator[str]:
     """The rules of one ignore file for the folder that lies `below` it."""
     try:
         data, _ = read_bytes(root, path, MAX_BYTES)
     except ToolError:
         return  # absent, no regular file, or leading outside: git would not read it either
-    start = _SPECIAL.sub(r"\\\1", given)
     for line in os.fsdecode(data).splitlines():
         rule = line if line.endswith("\\ ") else line.rstrip()
         if not rule or rule.startswith("#"):
@@ -69,7 +67,7 @@ def _translated(root: Path, path: str, below: list[str], given: str) -> Iterator
         if "/" not in rule:
             parts = ["**", *parts]
         for rest in _remaining(parts, below):
-            yield f"{'!' * negated}{start}/{'/'.join(rest)}{mark}"
+            yield f"{'!' * negated}/{'/'.join(rest)}{mark}"
 
 
 def _remaining(rule: list[str], below: list[str]) -> Iterator[list[str]]:

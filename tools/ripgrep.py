@@ -81,13 +81,13 @@ def binary() -> Path:
 
 
 async def search(
-    arguments: Sequence[str], descriptors: Sequence[int], outcome: Outcome
+    arguments: Sequence[str], descriptors: Sequence[int], outcome: Outcome, folder: str = "/"
 ) -> AsyncGenerator[FileMatches, None]:
     """The files with matches, each when it is complete. Leaving the iterator ends the process.
 
     `arguments` follow ours (machine-readable output, no configuration, no link followed); `descriptors` are
-    those they name below /proc/self/fd. `outcome` is filled when the iterator ends. The process gets an
-    empty environment and does not run inside the workspace.
+    those that they or `folder`, in which the process runs, name below /proc/self/fd. `outcome` is filled when
+    the iterator ends. The process gets an empty environment.
     """
     process = await asyncio.create_subprocess_exec(
         str(binary()),
@@ -98,7 +98,7 @@ async def search(
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        cwd="/",
+        cwd=folder,
         env={"LC_ALL": "C.UTF-8"},
         pass_fds=descriptors,
     )

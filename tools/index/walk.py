@@ -27,8 +27,7 @@ class Walk:
         self.more = False
 
     def __iter__(self) -> Iterator[None]:
-        base = f"/proc/self/fd/{self._folder}"
-        starts = [f"{base}/{one}" for one in self._below] or [base]
+        starts = [f"./{one}" for one in self._below] or ["."]
         flags = [
             "--files",
             "--null",
@@ -45,14 +44,15 @@ class Walk:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                cwd="/",
+                # To run there is much quicker than to name the descriptor in each path, and as safe.
+                cwd=f"/proc/self/fd/{self._folder}",
                 env={"LC_ALL": "C.UTF-8"},
                 pass_fds=(self._folder,),
             )
         except OSError as error:
             raise EnvironmentFault(f"ripgrep could not be started: {error.strerror}.") from error
         assert process.stdout is not None
-        prefix = len(base) + 1
+        prefix = len("./")
         rest = b""
         try:
             while chunk := os.read(process.stdout.fileno(), CHUNK):
