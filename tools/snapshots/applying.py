@@ -160,6 +160,10 @@ class _Work:
                 if len(descriptors) >= MANY:
                     self._sync(descriptors)
             self._sync(descriptors)
+        except SnapshotError:
+            for step in steps:
+                self._clear(step, numbered[step.path])
+            raise
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)

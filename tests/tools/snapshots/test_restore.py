@@ -337,3 +337,49 @@ async def test_sweeping_under_a_budget_drops_the_oldest(root: Path, store: Snaps
     assert swept.dropped == (trees[1],)
     for tree in (trees[0], trees[2], trees[3]):
         await store.restore(root, tree)
+
+
+FULL = """
+import asyncio, os, sys
+from pathlib import Path
+from tools.snapshots import SnapshotError, SnapshotStore
+
+async def main():
+    folder = Path(sys.argv[1])
+    root, store = folder / "full", SnapshotStore(folder / "snapshots")
+    root.mkdir()
+    os.system(f"mount -t tmpfs -o size=1m none {root}")
+    content = os.urandom(300_000)
+    (root / "a").write_bytes(content)
+    first = await store.take(root)
+    (root / "a").unlink()
+    (root / "ballast").write_bytes(bytes(900_000))
+    second = await store.take(root)
+    changes = (await store.diff(first.tree, second.tree)).changes
+    taken = [change for change in changes if change.path == b"a"]
+    try:
+        await store.apply(root, await store.undo(root, taken))
+        raise SystemExit("written to a full disk")
+    except SnapshotError as error:
+        assert "no room" in error.message, error
+    assert os.listdir(root) == ["ballast"], os.listdir(root)
+    (root / "ballast").unlink()
+    await store.apply(root, await store.undo(root, taken))
+    assert (root / "a").read_bytes() == content
+    print("survived")
+
+asyncio.run(main())
+"""
+
+
+def test_an_undo_on_a_full_disk_leaves_nothing_beside_and_can_be_done_again(tmp_path: Path) -> None:
+    """On a real small file system, mounted in a namespace of its own."""
+    confined = ["unshare", "--user", "--map-root-user", "--mount", sys.executable, "-W", "error", "-c", FULL]
+    done = subprocess.run(
+        [*confined, tmp_path],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(HERE)},
+        timeout=60,
+    )
+    assert done.stdout == "survived\n", done.stderr
