@@ -132,7 +132,10 @@ def _assert_explained(events: list[Event], root: Path, contents: dict[str, bytes
     }
     for event in events:
         if event.type == "edit":
-            files[event.data["path"]] = contents[event.data["after"]["hash"]]
+            if (after := event.data.get("after")) is None:
+                files.pop(event.data["path"], None)
+            else:
+                files[event.data["path"]] = contents[after["hash"]]
         elif event.type == "tool.result" and commands.get(event.data["call_id"]) == APPENDS:
             appended = files.get("chaos.txt", b"") + b"chaos\n"
             files |= {"chaos.txt": appended} if "exit_code" in event.data.get("data", {}) else {}
