@@ -208,7 +208,7 @@ class Screen:
             # A job that was ended on purpose has a status too, and that is no failure.
             failed = status == "failed" or (raw.get("exit_code") not in (None, 0) and "job" not in raw)
             self._head(card)
-            self._result(card, "\n".join(texts), failed=failed)
+            self._result(card, "\n".join(texts), failed=failed, output="exit_code" in raw)
             self._cards.pop(str(update.get("toolCallId")), None)
 
     def _diffs(self, card: _Card, call: Mapping[str, Any]) -> None:
@@ -236,8 +236,8 @@ class Screen:
                 self._head(card)
                 self.line(self.style.dim(f"    {one_line(line, self.width - 6)}"))
 
-    def _result(self, card: _Card, text: str, *, failed: bool) -> None:
-        """A few lines: the last ones of a command, the first ones of anything else."""
+    def _result(self, card: _Card, text: str, *, failed: bool, output: bool) -> None:
+        """A few lines: the last ones of a command's output, the first ones of anything else."""
         mark = self.style.red("  ✗ ") if failed else self.style.dim("  ✓ ")
         lines = [line for line in clean(text).splitlines() if line.strip()]
         if 0 < card.live <= LIVE_LINES:  # it was seen; what remains is how it ended, and what is said of it
@@ -246,12 +246,12 @@ class Screen:
         if not lines:
             self.line(mark + self.style.dim("failed" if failed else "done"))
             return
-        shown = lines[-RESULT_LINES:] if card.kind == "execute" else lines[:RESULT_LINES]
+        shown = lines[-RESULT_LINES:] if output else lines[:RESULT_LINES]
         for number, line in enumerate(shown):
             short = line if len(line) <= self.width - 6 else line[: self.width - 7] + "…"
             self.line((mark if number == 0 else "    ") + self.style.dim(short))
         if len(lines) > RESULT_LINES:
-            where = "above" if card.kind == "execute" else "below"
+            where = "above" if output else "below"
             self.line(self.style.dim(f"    … {len(lines) - RESULT_LINES} more lines {where}"))
 
     def _plan(self, entries: list[Mapping[str, Any]]) -> None:

@@ -153,18 +153,24 @@ async def _run(
     elif checker.scope == "file":
         new = await _new_in_files(sandbox, checker, found, folder, files, run.findings, before)
     else:
-        new = await _new_in_project(workspace, run)
+        new = await _new_in_project(workspace, run, before)
     return replace(run, new=None if new is None else tuple(new))
 
 
-async def _new_in_project(workspace: Workspace, run: Run) -> list[Finding] | None:
+async def _new_in_project(
+    workspace: Workspace, run: Run, before: Mapping[str, bytes | None]
+) -> list[Finding] | None:
+    """What an earlier run on the turn's first state did not show. Files of this turn need none."""
     history = workspace.history
     assert history is not None
     now, memory = await history.now(), workspace.diagnosed
     memory.keep(run.label, run.folder, now, run.findings)
     if now is not None and now == history.turn_tree:
         return []
-    return memory.new(run.label, run.folder, history.turn_tree, run.findings)
+    new = memory.new(run.label, run.folder, history.turn_tree, run.findings)
+    if new is None and all(before.get(finding.path, b"") is None for finding in run.findings):
+        return list(run.findings)
+    return new
 
 
 def _unsaved(workspace: Workspace, files: Sequence[str]) -> list[str]:

@@ -109,7 +109,10 @@ def test_a_conversation_on_a_screen() -> None:
         update("agent_message_chunk", messageId="m1", content={"type": "text", "text": "look."}),
         update("tool_call", toolCallId="c1", title="shell make test", kind="execute"),
         update("tool_call_update", toolCallId="c1", status="in_progress", content=content("live")),
-        update("tool_call_update", toolCallId="c1", status="completed", content=content(NINE)),
+        update(
+            "tool_call_update", toolCallId="c1", status="completed",
+            content=content(NINE), rawOutput={"exit_code": 0},
+        ),
         update("tool_call", toolCallId="c2", title="edit a.py", kind="edit"),
         update(
             "tool_call_update", toolCallId="c2", status="in_progress",
@@ -225,6 +228,12 @@ def test_a_job_that_was_ended_on_purpose_is_no_failure() -> None:
         "tool_call_update", toolCallId="a", status="completed", content=content("ended"), rawOutput=raw
     )
     assert drawn(made)[-1] == "  ✓ ended"
+
+
+def test_findings_are_shown_from_their_beginning() -> None:
+    made = update("tool_call_update", toolCallId="a", status="completed", content=content(NINE), rawOutput={})
+    before = update("tool_call", toolCallId="a", title="Check a.py", kind="execute")
+    assert drawn(before, made)[1:3] == ["  ✓ 0", "    1"]
 
 
 def test_an_error_that_no_call_has_is_shown() -> None:

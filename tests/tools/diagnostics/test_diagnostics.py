@@ -90,6 +90,18 @@ async def test_only_what_is_new_in_the_turn_counts(place: Workspace, tmp_path: P
     assert "a.py:4:5: error F821 Undefined name `missing`\n" in again.text, "named files are told whole"
 
 
+async def test_all_is_new_in_a_file_of_this_turn(place: Workspace, tmp_path: Path) -> None:
+    (place.root / "a.py").write_text("x: int = 1\n")
+    store = SnapshotStore(tmp_path / "snapshots")
+    place.history = History(store, place.root, (await store.take(place.root)).tree)
+    (place.root / "new.py").write_text("x = missing\n")
+    assert (
+        'new.py:1:5: error reportUndefinedVariable "missing" is not defined [new]' in (await ask(place)).text
+    )
+    (place.root / "a.py").write_text("x = gone\n")
+    assert "pyright: 2 errors; which of them are new in this turn is not known" in (await ask(place)).text
+
+
 @pytest.mark.case("agent-22")
 @pytest.mark.parametrize(
     ("script", "state", "said"),
