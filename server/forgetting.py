@@ -14,8 +14,16 @@ YOUNG_S: Final = 120.0
 
 async def forget_files(snapshots: SnapshotStore, session_id: str, forks: Iterable[str]) -> None:
     """Delete what only this session needed; its forks, which read its log, keep what it had."""
+    await release_files(snapshots, session_id, forks)
+    try:
+        await snapshots.sweep(young_s=YOUNG_S)
+    except SnapshotError as error:
+        log.error("the files of session %s were not deleted: %s", session_id, error)
+
+
+async def release_files(snapshots: SnapshotStore, session_id: str, forks: Iterable[str]) -> None:
+    """The same, but for a sweep that comes later."""
     try:
         await snapshots.release(session_id, forks)
-        await snapshots.sweep(young_s=YOUNG_S)
     except SnapshotError as error:
         log.error("the files of session %s were not deleted: %s", session_id, error)

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 from agent.events import Mode, SessionCreated
 from agent.log import LogError
 from server.acp.connection import Connection, notification
-from server.forgetting import forget_files
+from server.forgetting import forget_files, release_files
 from server.live import LiveSession
 from server.metrics import Metrics
 from server.opener import Opener, check_workspace, narrowed
+from server.places import cache_dir
 from server.revoking import revoke
-from server.store import RuleRow, SessionRow, Store, StoreError, UnknownSession
+from server.store import RuleRow, SessionBusy, SessionRow, Store, StoreError, UnknownSession
+from server.upkeep import Upkeep
 from server.version import VERSION
 
 if TYPE_CHECKING:
@@ -49,9 +51,25 @@ class Hub:
     # ---- life
 
     def start(self) -> None:
-        """Begin the heartbeat and the unloading of idle sessions."""
+        """Begin the heartbeat, the unloading of idle sessions and the upkeep."""
         loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._beat()), loop.create_task(self._unload_idle())]
+        self._tasks = [
+            loop.create_task(self._beat()),
+            loop.create_task(self._unload_idle()),
+            loop.create_task(self.upkeep().run(), name="upkeep"),
+        ]
+
+    def upkeep(self) -> Upkeep:
+        """What is done for the disk."""
+        return Upkeep(
+            self.settings,
+            self.store,
+            self.opener.snapshots,
+            cache_dir(),
+            busy=lambda: any(live.busy for live in self.sessions.values()),
+            opened=lambda: tuple(self.sessions),
+            expire=self.expire,
+        )
 
     async def stop(self) -> None:
         """Close every connection with 1001, end every turn, give every lease back."""
@@ -60,6 +78,8 @@ class Hub:
             task.cancel()
         for connection in tuple(self.connections):
             connection.abort(STOPPING, "the server is stopping")
+        if self._tasks:
+            await asyncio.wait(self._tasks)
         if self._owned:
             await asyncio.wait(self._owned)
         lives = tuple(self.sessions.values())
@@ -155,6 +175,30 @@ class Hub:
                 await forget_files(self.opener.snapshots, session_id, forks)
 
         await self._own(work())
+
+    async def expire(self, row: SessionRow, unused_since: int) -> bool:
+        """Delete a session that was not used since a time (microseconds UTC); False where it was, or is open
+        here or in another server. What only it needed is left for the next sweep."""
+        gone = False
+
+        async def work() -> None:
+            nonlocal gone
+            async with self._end(row.id):
+                live = self.sessions.get(row.id)
+                if live is not None and not live.unused:
+                    return
+                try:
+                    forks = await self.store.expire_session(row.id, unused_since)
+                except SessionBusy:
+                    return
+                if forks is None:
+                    return
+                self.sessions.pop(row.id, None)
+                await release_files(self.opener.snapshots, row.id, forks)
+                gone = True
+
+        await self._own(work())
+        return gone
 
     async def close(self, live: LiveSession, connection: Connection) -> None:
         """One client is done with a session; the last one ends what runs in it."""

@@ -39,6 +39,11 @@ class ServerSettings(Table):
 
 class StoreSettings(Table):
     url: str = Field(default="", description="database: sqlite:///PATH or postgresql://…")
+    snapshots_gb: float = Field(
+        default=20,
+        gt=0,
+        description="GiB of snapshots beyond which those of long unused sessions are deleted",
+    )
     blobs: Literal["database"] = Field(default="database", description="where large contents lie")
 
 
@@ -120,7 +125,7 @@ class PrivacySettings(Table):
         default="metrics", description="what may be done with sessions of a new workspace"
     )
     retention_days: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, description="age at which sessions are deleted"
+        default=None, description="days without use after which sessions are deleted"
     )
 
 

@@ -31,6 +31,14 @@ class Backend(Protocol):
         """Microseconds UTC of a clock that all users of the database share."""
         ...
 
+    def tidy(self, connection: Connection) -> None:
+        """Cheap upkeep, in a writing transaction."""
+        ...
+
+    def shrink(self, connection: Connection) -> int:
+        """Give some unused room back, in a writing transaction; returns its bytes, 0 for no more."""
+        ...
+
     def translate(self, error: DBAPIError) -> StoreError | None:
         """The error as one of ours; None if it is a defect of ours or bad data."""
         ...

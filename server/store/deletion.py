@@ -15,16 +15,23 @@ from server.store.tables import events, sessions
 
 
 def delete_session(
-    backend: Backend, connection: Connection, session_id: str, me: Owner, abandoned: int | None = None
-) -> list[str]:
+    backend: Backend,
+    connection: Connection,
+    session_id: str,
+    me: Owner,
+    abandoned: int | None = None,
+    unused_since: int | None = None,
+) -> list[str] | None:
     """Remove a session; returns its forks, which first get what they still read. `abandoned` as in
-    `refuse_live`.
+    `refuse_live`. None where it stays, because it was written to at or after `unused_since`.
 
     Raises:
         UnknownSession: there is none.
         SessionBusy: somebody holds it.
     """
     row = refuse_live(backend, connection, session_id, me, abandoned)
+    if unused_since is not None and row["updated"] >= unused_since:
+        return None
     children = select(sessions.c.id, sessions.c.fork_seq).where(sessions.c.parent_id == session_id)
     forks = connection.execute(children.order_by(sessions.c.id).with_for_update()).all()
     for child in forks:

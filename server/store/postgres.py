@@ -61,6 +61,12 @@ class Postgres:
             text("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
         ).scalar_one()
 
+    def tidy(self, connection: Connection) -> None:
+        """The server does that itself."""
+
+    def shrink(self, connection: Connection) -> int:
+        return 0  # as `tidy`
+
     def translate(self, error: DBAPIError) -> StoreError | None:
         code = str(getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None) or "")
         if code in ("40P01", "40001", "55P03"):

@@ -23,6 +23,11 @@ from server.store.filesystem import network_file_system
 
 BUSY_TIMEOUT_MS: Final = 5_000
 READERS: Final = 3
+INCREMENTAL: Final = 2
+SHRINK_PAGES: Final = 500
+"""Pages that are given back in one transaction."""
+SAMPLE_ROWS: Final = 400
+"""Rows of an index that are looked at for its statistics."""
 CACHE_KIB: Final = 4_096
 LOG_LIMIT_BYTES: Final = 64 << 20
 """What the write-ahead log file keeps of its size after a checkpoint."""
@@ -73,6 +78,25 @@ class Sqlite:
     def clock(self, connection: Connection) -> int:
         return now()
 
+    def tidy(self, connection: Connection) -> None:
+        """Statistics for the planner of queries, from a sample."""
+        connection.exec_driver_sql(f"PRAGMA analysis_limit={SAMPLE_ROWS}")
+        connection.exec_driver_sql("PRAGMA optimize")
+
+    def shrink(self, connection: Connection) -> int:
+        """A database that was made before `auto_vacuum` was set keeps its size, and uses the room again."""
+        raw: Any = connection.connection
+
+        def pragma(statement: str) -> int:
+            # The driver goes on to the next page only as long as rows are fetched, and here they are empty.
+            rows = raw.run_async(lambda driver: driver.execute_fetchall(f"PRAGMA {statement}"))
+            return next((row[0] for row in rows if row), 0)
+
+        if pragma("auto_vacuum") != INCREMENTAL or not (unused := pragma("freelist_count")):
+            return 0
+        pragma(f"incremental_vacuum({SHRINK_PAGES})")
+        return (unused - pragma("freelist_count")) * pragma("page_size")
+
     def translate(self, error: DBAPIError) -> StoreError | None:
         code = getattr(error.orig, "sqlite_errorcode", None)
         match code & 0xFF if isinstance(code, int) else None:
@@ -120,6 +144,7 @@ class Sqlite:
 
     def _set_up_writer(self, connection: Any, record: Any) -> None:
         self._full_sync = False
+        _run(connection, f"PRAGMA auto_vacuum={INCREMENTAL}")  # of a new database; others stay as they are
         mode = _run(connection, "PRAGMA journal_mode=WAL")
         if mode != "wal":
             raise NetworkFileSystem(

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Self
 
@@ -159,13 +159,11 @@ class Store:
             UnknownSession: there is none.
             SessionBusy: somebody holds it; release it first.
         """
-        abandoned = self._abandoned.get(session_id)
-        forks = await self._database.write(
-            lambda connection: delete_session(self._backend, connection, session_id, self._me, abandoned),
-            barrier=True,
-        )
-        self._abandoned.pop(session_id, None)
-        return forks
+        return await self._delete(session_id, None) or []
+
+    async def expire_session(self, session_id: str, unused_since: int) -> list[str] | None:
+        """As `delete_session`, unless it was written to at or after a time (microseconds UTC): then None."""
+        return await self._delete(session_id, unused_since)
 
     # The log
 
@@ -260,6 +258,18 @@ class Store:
         """These sessions and all that were forked from them."""
         return await self._database.read(lambda connection: rules.descendants(connection, session_ids))
 
+    async def tidy(self, pause: Callable[[], Awaitable[None]]) -> int:
+        """What a database does for itself now and then; returns the bytes it gave back to the disk.
+
+        `pause` is awaited between transactions, each of which takes a few milliseconds.
+        """
+        await self._database.write(self._backend.tidy)
+        freed = 0
+        while (more := await self._database.write(self._backend.shrink)) > 0:
+            freed += more
+            await pause()
+        return freed
+
     async def rebuild(self) -> dict[str, int]:
         """Drop the projections and refill them from the log; returns the rows of each table."""
         return await self._database.write(lambda connection: rebuild(self._backend, connection), barrier=True)
@@ -284,6 +294,18 @@ class Store:
         await self._database.write(lambda connection: leases.release(connection, session_id, term))
         if self._abandoned.get(session_id) == term:
             del self._abandoned[session_id]
+
+    async def _delete(self, session_id: str, unused_since: int | None) -> list[str] | None:
+        abandoned = self._abandoned.get(session_id)
+        forks = await self._database.write(
+            lambda connection: delete_session(
+                self._backend, connection, session_id, self._me, abandoned, unused_since
+            ),
+            barrier=True,
+        )
+        if forks is not None:
+            self._abandoned.pop(session_id, None)
+        return forks
 
     async def _take(self, session_id: str) -> SessionLog:
         abandoned = self._abandoned.get(session_id)

@@ -47,6 +47,12 @@ def owned(objects: Objects, owner: str) -> set[str]:
     return set(_read(_file(objects, owner)))
 
 
+def owners(objects: Objects) -> list[tuple[str, float]]:
+    """Every owner, and when it last held something (seconds since the epoch)."""
+    with os.scandir(_folder(objects)) as found:
+        return [(one.name, one.stat(follow_symlinks=False).st_mtime) for one in found]
+
+
 def held(objects: Objects) -> set[str]:
     """Every name that anybody refers to."""
     return {name for file in _folder(objects).iterdir() for name in _read(file)}

@@ -80,9 +80,9 @@ class SnapshotStore:
         """
         return await self._look(self._take, root, limits or self.limits)
 
-    async def entries(self, tree: str) -> dict[bytes, Entry]:
-        """Every path of a snapshot. Raises `UnknownSnapshot`."""
-        return await self._run(lambda: manifest.read(self.objects, tree))
+    async def entries(self, tree: str, only: Collection[bytes] | None = None) -> dict[bytes, Entry]:
+        """Every path of a snapshot, or `only` some of them. Raises `UnknownSnapshot`."""
+        return await self._run(lambda: manifest.read(self.objects, tree, only))
 
     async def diff(self, before: str, after: str) -> Changes:
         """What differs between two snapshots. Raises `UnknownSnapshot`."""
@@ -148,10 +148,19 @@ class SnapshotStore:
         """An owner is no more; `heirs` get what it had. `sweep` then deletes what nobody needs."""
         await self._run(references.release, self.objects, owner, tuple(heirs))
 
+    def owners(self) -> list[tuple[str, float]]:
+        """Every owner, and when it last held something (seconds since the epoch). Blocks."""
+        return references.owners(self.objects)
+
+    def owned(self, owner: str) -> set[str]:
+        """What an owner holds. Blocks."""
+        return references.owned(self.objects, owner)
+
     async def sweep(
         self, keep: Iterable[str] = (), budget: int | None = None, young_s: float | None = None
     ) -> Swept:
-        """Delete what nobody needs; see `tools.snapshots.sweeping.sweep`."""
+        """Delete what nobody needs; see `tools.snapshots.sweeping.sweep`. `keep` is gone through in a thread,
+        while nobody else is in the store."""
         if young_s is None:
             return await self._look(lambda: sweep(self.objects, keep, budget))
         return await self._look(lambda: sweep(self.objects, keep, budget, young_s))
