@@ -386,3 +386,20 @@ async def test_errors_of_a_model_are_told_without_secrets() -> None:
         ):
             assert key not in text
             assert echoed not in text
+
+
+async def test_errors_of_the_server_are_told_without_secrets() -> None:
+    key = "sk-scripted-Q7w8E9r0T1"
+    with (
+        ScriptedModel([]) as model,
+        Served(model_url=model.base_url, env={"OPENAI_API_KEY": key}) as server,
+    ):
+        async with server.client() as client:
+            for method, params in (
+                (f"x/{key}", {}),
+                ("session/new", {"cwd": f"/no/{key}", "mcpServers": []}),
+            ):
+                with pytest.raises(RpcFailure) as failure:
+                    await client.call(method, **params)
+                assert "[secret:" in str(failure.value.error)
+                assert key not in str(failure.value.error)
