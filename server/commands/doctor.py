@@ -75,6 +75,7 @@ def _findings() -> "list[Finding]":
         _git,
         _ripgrep,
         _sandbox,
+        _index,
         _data,
         _database,
         _server,
@@ -148,6 +149,25 @@ def _sandbox(settings: Settings) -> Finding:
         return Finding("sandbox", "ok", found, report.remedy)
     why = f" (bubblewrap: {report.why_not})" if report.why_not else ""
     return Finding("sandbox", "note", found + why, report.remedy or 'sandbox.tier = "auto" uses bubblewrap')
+
+
+def _index(settings: Settings) -> Finding:
+    """Whether `search` and `symbols` work: the indexing process is started and reads all its languages."""
+    from tools.errors import ToolError
+    from tools.index.trial import trial
+
+    remedy = "install Etude anew into this environment; until then `search` and `symbols` do not work"
+    try:
+        tried = asyncio.run(trial())
+    except (OSError, ToolError) as error:
+        return Finding("search index", "broken", f"cannot be made: {error}", remedy)
+    if tried.problem:
+        return Finding("search index", "broken", tried.problem, remedy)
+    found = f"works, with {', '.join(tried.languages)}"
+    if tried.failing:
+        lacking = f"{found}; cannot parse {', '.join(tried.failing)}"
+        return Finding("search index", "note", lacking, "install Etude anew into this environment")
+    return Finding("search index", "ok", found)
 
 
 def _with_network(report: "SandboxReport", settings: Settings) -> str:

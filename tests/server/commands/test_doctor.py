@@ -64,3 +64,9 @@ def test_what_an_mcp_server_lacks_is_said(tmp_path: Path) -> None:
     assert (found["MCP server gone"]["state"], found["MCP server there"]["state"]) == ("note", "ok")
     assert "'no-such-program'" in found["MCP server gone"]["found"]
     assert "NOT_SET" in found["MCP server keyless"]["found"]
+
+
+def test_the_index_is_tried_and_its_languages_are_said(tmp_path: Path) -> None:
+    found = next(one for one in ran("doctor", tier="auto", home=tmp_path) if one["name"] == "search index")
+    assert found["state"] == "ok", found
+    assert "python" in found["found"] and "typescript" in found["found"]
