@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -20,8 +21,11 @@ from tests.tools.index.test_index import PATIENT, files, names
 from tools.index import Index
 from tools.index.journal import Journal
 from tools.index.languages import EXTENSIONS
+from tools.index.layer import IndexedFile
 from tools.index.parsing import MAX_BYTES, parse
+from tools.index.schema import open_for_reading
 from tools.index.site import Site
+from tools.index.words import Words
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -179,6 +183,39 @@ def test_of_too_many_files_those_in_a_known_language_come_first(
     site.close()
     assert report["phase"] == "fresh" and report["done"] == report["total"] == 50
     assert report["left_out"] == {"beyond": 70}
+
+
+@pytest.mark.parametrize("fault", [ValueError, RecursionError, MemoryError, SystemError, OSError])
+def test_whatever_a_parser_or_a_layer_raises_leaves_out_that_file_alone(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: type[Exception]
+) -> None:
+    for name in ("good", "parser", "layer", "other"):
+        (root / f"{name}.py").write_text(f"def {name}_one(): pass\n")
+    parse, add = tools.index.site.parse, Words.add
+
+    def parsed(name: str, data: bytes) -> object:
+        if b"parser_one" in data:
+            raise fault("as a hostile file made it")
+        return parse(name, data)
+
+    def added(self: Words, taken: Sequence[IndexedFile]) -> None:
+        if fault is not OSError and any(file.path == "layer.py" for file in taken):
+            raise fault("as a hostile file made it")
+        add(self, taken)
+
+    monkeypatch.setattr(tools.index.site, "parse", parsed)
+    monkeypatch.setattr(Words, "add", added)
+    site = Site(root, tmp_path / "cache" / "index.db", Journal(os.memfd_create("journal")))
+    site.ask(1, None)
+    while site.step():
+        continue
+    report = site.report()
+    with closing(open_for_reading(tmp_path / "cache" / "index.db")) as db:
+        states = dict(db.execute("SELECT path, state FROM files").fetchall())
+    site.close()
+    assert report["phase"] == "fresh" and site.answered() == [1]
+    layer = "indexed" if fault is OSError else "crashed"
+    assert states == {"good.py": "indexed", "other.py": "indexed", "parser.py": "crashed", "layer.py": layer}
 
 
 SERVER = """
