@@ -10,6 +10,9 @@ from typing import Any
 from server import places
 from server.terminal.lines import columns, emit, say, warn
 
+_GIVEN = re.compile(r"mcp\.[^.]+\.(env|headers)\.")
+"""Values that are likely to be secrets."""
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
@@ -51,13 +54,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _values(tree: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    """Dotted keys and printable values; passwords in addresses are left out."""
+    """Dotted keys and printable values, without passwords in addresses and what MCP servers are given."""
     value: Any
     for name, value in tree.items():
         key = f"{prefix}{name}"
         if isinstance(value, dict) and not key.endswith(".extra"):
             yield from _values(value, f"{key}.")
-        elif key == "store.url" and isinstance(value, str):
+        elif _GIVEN.match(key):
+            yield key, "…"
+        elif isinstance(value, str) and "://" in value:
             yield key, without_password(value)
         elif isinstance(value, tuple):
             yield key, [str(item) if isinstance(item, Path) else item for item in value]
@@ -66,7 +71,7 @@ def _values(tree: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def _shown(value: Any) -> str:
-    if value is None or value == [] or value == {}:
+    if value in (None, "", [], {}):
         return "-"
     if isinstance(value, list):
         return ", ".join(map(str, value))
@@ -74,5 +79,5 @@ def _shown(value: Any) -> str:
 
 
 def without_password(url: str) -> str:
-    """A database's address as it may be shown."""
+    """An address as it may be shown."""
     return re.sub(r"(//[^:/@]*):[^@/]*@", r"\1:…@", url)

@@ -184,6 +184,15 @@ def test_config_shows_sources_and_hides_passwords(tmp_path: Path) -> None:
     for_people = user.types("config", "show")
     assert "server.host is ignored" in for_people.stderr
     assert "secret" not in for_people.stdout
+    (own := tmp_path / "own.toml").write_text(
+        '[mcp.a]\nurl = "https://me:secret@example.org/mcp"\nheaders = { "X-Key" = "secret" }\n'
+        '[mcp.b]\ncommand = "sh"\nenv = { KEY = "secret" }\n'
+    )
+    user.env["ETUDE_CONFIG"] = str(own)
+    for shown in (user.types("config", "show").stdout, user.types("config", "show", "--json").stdout):
+        assert "secret" not in shown
+        assert "mcp.b.env.KEY" in shown
+        assert "https://me:…@example.org/mcp" in shown
     user.env["ETUDE_AGENT__MOED"] = "plan"
     wrong = user.types("config", "show")
     assert wrong.returncode == 2
