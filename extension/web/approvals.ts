@@ -1,6 +1,6 @@
 /** Open questions of the server: may this call run? */
 
-import { toDiff } from "./tools.js";
+import { diffsOf } from "./tools.js";
 import type { FileDiff } from "./items.js";
 import { openRequest, OpenRequests, type OpenRequest } from "./requests.js";
 import type { Peer } from "./rpc.js";
@@ -27,7 +27,7 @@ export class Approvals extends OpenRequests<Approval> {
       kind: text(call["kind"]),
       command: text(dict(call["rawInput"])["command"]),
       reason: text(markOf(params).reason),
-      diffs: list(call["content"]).filter(isDict).filter(({ type }) => type === "diff").map(toDiff),
+      diffs: diffsOf(list(call["content"]).filter(isDict), text(call["kind"])),
       options: list(params["options"]).filter(isDict).map(toOption),
     });
   }

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { iconOf } from "./tools.js";
+import { diffsOf, iconOf } from "./tools.js";
 
 test("every tool has an icon that says what it does", () => {
   const expected: [string, string, string][] = [
@@ -27,4 +27,14 @@ test("every tool has an icon that says what it does", () => {
     ["toString", "constructor", "other"],
   ];
   for (const [name, kind, icon] of expected) assert.equal(iconOf(name, kind), icon, name);
+});
+
+test("a move is told by its title, without the text of the file on both sides", () => {
+  const blocks = [
+    { type: "diff", path: "/w/a.py", oldText: "x\n", newText: "", _meta: { etude: { deleted: true } } },
+    { type: "diff", path: "/w/b.py", newText: "x\n" },
+    { type: "content", content: { type: "text", text: "done" } },
+  ];
+  assert.deepEqual(diffsOf(blocks, "move"), []);
+  assert.deepEqual(diffsOf(blocks, "edit").map((diff) => diff.path), ["/w/a.py", "/w/b.py"]);
 });

@@ -87,14 +87,19 @@ function timing(tool: Tool, status: string, mark: Mark, at: number): void {
 /** ACP's `content` replaces what was there: diffs, and the text of the result. */
 function takeContent(tool: Tool, content: unknown[], at: number): void {
   const blocks = list(content).filter(isDict);
-  const diffs = blocks.filter(({ type }) => type === "diff");
-  if (diffs.length > 0) tool.diffs.set(at, diffs.map(toDiff));
+  const diffs = diffsOf(blocks, tool.sort.value);
+  if (diffs.length > 0) tool.diffs.set(at, diffs);
   const texts = blocks.filter(({ type }) => type === "content").map((block) => blockText(block["content"]));
   if (texts.length > 0) tool.result.set(at, texts.join("\n"));
 }
 
+/** The diffs among content blocks of a call of this kind. A move changes no text: its title says it all. */
+export function diffsOf(blocks: Dict[], kind: string): FileDiff[] {
+  return kind === "move" ? [] : blocks.filter(({ type }) => type === "diff").map(toDiff);
+}
+
 /** One ACP diff block. */
-export function toDiff(block: Dict): FileDiff {
+function toDiff(block: Dict): FileDiff {
   const old = block["oldText"];
   const facts = dict(dict(block["_meta"])["etude"]);
   return {

@@ -212,7 +212,12 @@ class Screen:
             self._cards.pop(str(update.get("toolCallId")), None)
 
     def _diffs(self, card: _Card, call: Mapping[str, Any]) -> None:
-        """The changes of a call; each once, though it is told of again when it was made."""
+        """The changes of a call; each once, though it is told of again when it was made.
+
+        A move changes no text: its title says it all.
+        """
+        if card.kind == "move":
+            return
         for item in call.get("content") or []:
             change = (item.get("path"), item.get("oldText"), item.get("newText"))
             if item.get("type") == "diff" and change not in card.diffs:

@@ -230,6 +230,16 @@ def test_a_job_that_was_ended_on_purpose_is_no_failure() -> None:
     assert drawn(made)[-1] == "  ✓ ended"
 
 
+def test_a_move_is_told_by_its_title() -> None:
+    gone = {"type": "diff", "path": "/w/a.py", "oldText": "x\n", "newText": ""}
+    come = {"type": "diff", "path": "/w/b.py", "newText": "x\n"}
+    assert drawn(
+        update("tool_call", toolCallId="a", title="Move a.py to b.py", kind="move"),
+        update("tool_call_update", toolCallId="a", status="in_progress", content=[gone, come]),
+        update("tool_call_update", toolCallId="a", status="completed"),
+    ) == ["● Move a.py to b.py", "  ✓ done"]
+
+
 def test_findings_are_shown_from_their_beginning() -> None:
     made = update("tool_call_update", toolCallId="a", status="completed", content=content(NINE), rawOutput={})
     before = update("tool_call", toolCallId="a", title="Check a.py", kind="execute")
