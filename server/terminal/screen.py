@@ -47,6 +47,8 @@ class _Card:
     """Lines of its output that were shown as they came."""
     part: str = ""
     """The beginning of a line whose end has not come yet."""
+    planned: bool = False
+    """Whether its list was shown, so that its text would only repeat it."""
 
 
 class Screen:
@@ -245,6 +247,8 @@ class Screen:
         """A few lines: the last ones of a command's output, the first ones of anything else."""
         mark = self.style.red("  ✗ ") if failed else self.style.dim("  ✓ ")
         lines = [line for line in clean(text).splitlines() if line.strip()]
+        if card.planned and not failed:
+            lines = []
         if 0 < card.live <= LIVE_LINES:  # it was seen; what remains is how it ended, and what is said of it
             ends = [number for number, line in enumerate(lines) if line.startswith("[exit ")]
             lines = lines[ends[-1] :] if ends else []
@@ -260,6 +264,8 @@ class Screen:
             self.line(self.style.dim(f"    … {len(lines) - RESULT_LINES} more lines {where}"))
 
     def _plan(self, entries: list[Mapping[str, Any]]) -> None:
+        if self._under is not None:
+            self._under.planned = True
         signs = {"completed": self.style.green("✓"), "in_progress": self.style.yellow("▸")}
         for entry in entries:
             sign = signs.get(str(entry.get("status")), "·")

@@ -240,6 +240,14 @@ def test_a_move_is_told_by_its_title() -> None:
     ) == ["● Move a.py to b.py", "  ✓ done"]
 
 
+def test_a_list_of_what_is_to_be_done_is_shown_once() -> None:
+    assert drawn(
+        update("tool_call", toolCallId="a", title="0 of 1 done", kind="think"),
+        update("plan", entries=[{"content": "first", "status": "in_progress"}]),
+        update("tool_call_update", toolCallId="a", status="completed", content=content("0 of 1\n[>] first")),
+    ) == ["● 0 of 1 done", "  ▸ first", "  ✓ done"]
+
+
 def test_findings_are_shown_from_their_beginning() -> None:
     made = update("tool_call_update", toolCallId="a", status="completed", content=content(NINE), rawOutput={})
     before = update("tool_call", toolCallId="a", title="Check a.py", kind="execute")
