@@ -83,7 +83,7 @@ def definitions(db: sqlite3.Connection, query: str, scope: Scope, limit: int) ->
         if one.name.lower().startswith(name.lower()) and _is_in(one.container, containers)
     ]
     if exact:
-        others = [one.name for one in [*exact, *longer] if one not in same_case]
+        others = [one.name for one in [*exact, *longer] if one.name != name]
         chosen = same_case or exact
         return Found(sorted(chosen, key=_rank)[:limit], "exact", len(chosen), _names(others, name))
     if longer:
