@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -52,20 +52,21 @@ def sweep(
         kept = (named | pending(objects)) & found.keys()
         kept |= {name for name, one in found.items() if now - one.modified < young_s}
         damaged: list[str] = []
+        whole: set[str] = set()
         for tree in sorted(wanted):
-            kept |= _closure(objects, tree, damaged) & found.keys()
+            kept |= _needed(objects, tree, found, kept, whole, damaged, None) or set()
         size = sum(found[name].size for name in kept) + sum(trees[name].size for name in wanted)
         dropped: list[str] = []
         newest = sorted((named & trees.keys()) - wanted, key=lambda name: -trees[name].modified)
         for tree in newest:
-            more = (_closure(objects, tree, damaged) & found.keys()) - kept
-            extra = sum(found[name].size for name in more) + trees[tree].size
-            if budget is not None and size + extra > budget:
+            room = None if budget is None else budget - size - trees[tree].size
+            more = _needed(objects, tree, found, kept, whole, damaged, room)
+            if more is None:
                 dropped.append(tree)
                 continue
             wanted.add(tree)
             kept |= more
-            size += extra
+            size += sum(found[name].size for name in more) + trees[tree].size
         # Roots first: if this is broken off, no snapshot is left that lacks a part.
         gone = [trees[name] for name in trees.keys() - wanted]
         gone += [found[name] for name in found.keys() - kept]
@@ -82,16 +83,38 @@ def _facts(entry: os.DirEntry[str]) -> tuple[int, float]:
     return status.st_size, status.st_mtime
 
 
-def _closure(objects: Objects, tree: str, damaged: list[str]) -> set[str]:
-    """Every object that a snapshot is made of, as far as it can be read."""
-    reached: set[str] = set()
+def _needed(
+    objects: Objects,
+    tree: str,
+    found: Mapping[str, _Object],
+    kept: set[str],
+    whole: set[str],
+    damaged: list[str],
+    room: int | None,
+) -> set[str] | None:
+    """What a snapshot is made of, as far as it can be read and is not `kept` yet; None where that takes more
+    than `room`. `whole` are chunks all of whose contents are kept: snapshots share nearly all of theirs.
+    """
+    more: set[str] = set()
+    read: set[str] = set()
+    size = 0
     try:
         for chunk in manifest.chunks_of(objects, tree):
-            reached.add(chunk)
-            reached.update(entry.name for entry in manifest.parse(objects.read(chunk), chunk) if entry.stored)
+            if chunk in whole:
+                continue
+            names = {entry.name for entry in manifest.parse(objects.read(chunk), chunk) if entry.stored}
+            new = ({chunk} | names) & found.keys() - kept - more
+            more |= new
+            size += sum(found[name].size for name in new)
+            if room is not None and size > room:
+                return None
+            read.add(chunk)
     except (DamagedStore, UnknownSnapshot):
         damaged.append(tree)
-    return reached
+    if room is not None and size > room:
+        return None
+    whole |= read
+    return more
 
 
 def _forget_strays(objects: Objects, before: float) -> None:

@@ -1,6 +1,7 @@
 """Restoring and undoing: exact, undoable, never at the cost of what it does not know, whole after a crash."""
 
 import os
+import random
 import shutil
 import signal
 import stat
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.trees import tree_of
-from tools.snapshots import Limits, RestoreRefused, SnapshotStore, UnknownSnapshot, file_sides
+from tools.snapshots import Limits, RestoreRefused, SnapshotStore, UnknownSnapshot, file_sides, manifest
 from tools.snapshots.journal import carry_out
 from tools.workspace import content_hash
 
@@ -337,6 +338,37 @@ async def test_sweeping_under_a_budget_drops_the_oldest(root: Path, store: Snaps
     assert swept.dropped == (trees[1],)
     for tree in (trees[0], trees[2], trees[3]):
         await store.restore(root, tree)
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_what_a_sweep_leaves_is_whole_and_nothing_else(
+    root: Path, store: SnapshotStore, seed: int
+) -> None:
+    draw = random.Random(seed)
+    trees: list[str] = []
+    for number in range(12):
+        for _ in range(draw.choice((1, 5, 60))):
+            file = root / f"d{draw.randrange(9)}" / f"f{draw.randrange(40)}"
+            file.parent.mkdir(exist_ok=True)
+            file.write_bytes(draw.randbytes(draw.choice((10, 3000, 40_000))))
+        trees.append((await store.take(root)).tree)
+        at = time.time() - 100 + number
+        os.utime(store.folder / "trees" / trees[-1], (at, at))
+    held, kept = draw.sample(trees, 9), draw.sample(trees, 2)
+    await store.hold("S", held)
+    whole = sum(path.stat().st_size for path in store.folder.rglob("*") if path.is_file())
+    swept = await store.sweep(keep=kept, budget=whole // 2, young_s=0)
+    left = (set(held) - set(swept.dropped)) | set(kept)
+    assert swept.dropped and not set(swept.dropped) & set(kept) and not swept.damaged
+    needed: set[str] = set()
+    for tree in left:
+        needed.update(manifest.chunks_of(store.objects, tree))
+        for entry in (await store.entries(tree)).values():
+            if entry.stored:
+                assert content_hash(await store.read(entry.name)) == entry.name
+                needed.add(entry.name)
+    assert {name for name, _ in store.objects.names()} == needed
+    assert {entry.name for entry in store.objects.trees()} == left
 
 
 FULL = """
