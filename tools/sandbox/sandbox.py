@@ -154,7 +154,7 @@ class Sandbox:
 
     def _told(self, notices: list[str]) -> list[str]:
         for notice in notices:
-            log.warning("%s: %s", self.root, notice)
+            log.warning("%s: %s", self.root, notice.encode("utf-8", "backslashreplace").decode())
         return notices
 
     # -- life ------------------------------------------------------------------------------------------
