@@ -113,11 +113,12 @@ class Stored:
 
 
 def _record(row: Any) -> Row:
+    from server.titles import session_title
+
     fields = (
         "id",
         "workspace",
         "user_id",
-        "title",
         "model",
         "mode",
         "created",
@@ -126,4 +127,4 @@ def _record(row: Any) -> Row:
         "turn",
         "running",
     )
-    return {field: getattr(row, field) for field in fields}
+    return {**{field: getattr(row, field) for field in fields}, "title": session_title(row)}

@@ -67,7 +67,8 @@ def test_sessions_without_a_server(user: User) -> None:
     assert [row["id"] for row in user.lines("sessions", "list", "--limit", "1")] == [second]
     assert [row["id"] for row in user.lines("sessions", "list", "--query", "explain")] == [second]
     assert user.lines("sessions", "list", "nowhere") == []
-    assert second in user.types("sessions", "list", ".").stdout
+    assert second in (listed := user.types("sessions", "list", ".").stdout)
+    assert "explain hello.py" in listed and "untitled" not in listed
 
     events = user.lines("sessions", "show", first)
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
