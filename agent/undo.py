@@ -9,7 +9,7 @@ from agent.checkpoints import checkpoint, handled, not_by, places_of
 from agent.events import Event, Restored, printable
 from agent.session import Session
 from tools.errors import InvalidArguments
-from tools.snapshots import Change, Entry, SnapshotError, SnapshotStore, UndoPlan, file_sides
+from tools.snapshots import Change, SnapshotError, SnapshotStore, UndoPlan, file_sides
 
 log = logging.getLogger(__name__)
 
@@ -177,7 +177,6 @@ class _Found:
     places: list[str] = field(default_factory=list)
     """What was deleted or moved since the last checkpoint."""
     changes: list[tuple[int | None, Change]] = field(default_factory=list)
-    _modes: tuple[str | None, Mapping[bytes, Entry]] = (None, {})
 
     async def take_up(self, event: Event) -> None:
         if event.type == "edit":
@@ -202,23 +201,27 @@ class _Found:
         """Turn the edits so far into changes; returns them as `theirs` takes them."""
         known: dict[str, tuple[str | None, str | None]] = {}
         edits, self.edits = self.edits, []
+        modes = await self._modes(edits)
         for event in edits:
             data = event.data
             path = data["path"].encode("utf-8", "surrogateescape")
             before, after = _side(data.get("before")), _side(data.get("after"))
             mode = data.get("mode")
             if mode is None:
-                mode = await self._mode(path)
+                mode = modes.get(path)
             self.changes.append((event.seq, file_sides(path, before, after, mode)))
             first = known[data["path"]][0] if data["path"] in known else before and before[0]
             known[data["path"]] = first, after and after[0]
         return known
 
-    async def _mode(self, path: bytes) -> int | None:
-        if self.tree is not None and self._modes[0] != self.tree:
-            self._modes = self.tree, await self.store.entries(self.tree)
-        entry = self._modes[1].get(path)
-        return entry.mode if entry is not None and entry.type == "file" else None
+    async def _modes(self, edits: Sequence[Event]) -> dict[bytes, int]:
+        """Those of the files of edits that say none, as the last state has them."""
+        silent = [edit.data["path"] for edit in edits if edit.data.get("mode") is None]
+        if self.tree is None or not silent:
+            return {}
+        paths = {path.encode("utf-8", "surrogateescape") for path in silent}
+        found = await self.store.entries(self.tree, paths)
+        return {path: entry.mode for path, entry in found.items() if entry.type == "file"}
 
 
 def _side(reference: Mapping[str, Any] | None) -> tuple[str, int] | None:

@@ -41,7 +41,15 @@ def difference(objects: Objects, before: str, after: str) -> Changes:
         return Changes(())
     old, new = chunks_of(objects, before), chunks_of(objects, after)
     shared = set(old) & set(new)
-    return compare(_entries(objects, old, shared), _entries(objects, new, shared))
+    # Chunks that differ have nearly all their lines in common: only the others are parsed.
+    gone = set(_lines(objects, old, shared))
+    come: list[bytes] = []
+    for line in _lines(objects, new, shared):
+        if line in gone:
+            gone.remove(line)
+        else:
+            come.append(line)
+    return compare(_entries(gone, before), _entries(come, after))
 
 
 def compare(old: dict[bytes, Entry], new: dict[bytes, Entry]) -> Changes:
@@ -90,7 +98,11 @@ def below(path: bytes, folders: set[bytes]) -> bool:
     return False
 
 
-def _entries(objects: Objects, chunks: list[str], but: set[str]) -> dict[bytes, Entry]:
-    return {
-        entry.path: entry for name in chunks if name not in but for entry in parse(objects.read(name), name)
-    }
+def _lines(objects: Objects, chunks: list[str], but: set[str]) -> Iterator[bytes]:
+    for name in chunks:
+        if name not in but:
+            yield from objects.read(name).split(b"\0")[:-1]
+
+
+def _entries(lines: Iterable[bytes], tree: str) -> dict[bytes, Entry]:
+    return {entry.path: entry for line in lines for entry in parse(line + b"\0", tree)}

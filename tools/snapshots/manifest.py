@@ -6,7 +6,7 @@ root names the chunks; its name is the name of the snapshot, equal for equal sta
 """
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -116,11 +116,18 @@ def _root(objects: Objects, tree: str) -> dict[str, Any]:
     return root
 
 
-def read(objects: Objects, tree: str) -> dict[bytes, Entry]:
-    """Every entry of a snapshot by its path, sorted. Raises `UnknownSnapshot` and `DamagedStore`."""
-    return {
-        entry.path: entry for name in chunks_of(objects, tree) for entry in parse(objects.read(name), name)
-    }
+def read(objects: Objects, tree: str, only: Collection[bytes] | None = None) -> dict[bytes, Entry]:
+    """Every entry of a snapshot by its path, sorted, or `only` those of some paths.
+
+    Raises `UnknownSnapshot` and `DamagedStore`.
+    """
+    found: dict[bytes, Entry] = {}
+    for name in chunks_of(objects, tree):
+        chunk = objects.read(name)
+        if only is None or any(b" " + path + b"\0" in chunk for path in only):
+            entries = parse(chunk, name)
+            found.update((one.path, one) for one in entries if only is None or one.path in only)
+    return found
 
 
 def parse(chunk: bytes, name: str) -> Iterator[Entry]:

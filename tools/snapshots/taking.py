@@ -86,10 +86,11 @@ def take(objects: Objects, root: Path, known: Known, limits: Limits) -> Snapshot
         lines = found.lines
         if len(known.order) != len(lines) or not all(map(lines.__contains__, known.order)):
             known.order = sorted(lines)
-        chunks = manifest.chunked([lines[path] for path in known.order])
+        chunks = manifest.chunked(stat_cache.line_of(lines[path]) for path in known.order)
         covered = len(lines) - found.left_out.total()
         tree = manifest.write(new, chunks, known.chunks, covered, bool(found.left_out["budget"]))
-        known.files = found.seen
+        # With the names that are held already, those of this look can go.
+        known.files = {path: lines[path] for path in known.order}
         known.unsaved += found.read
         if known.unsaved >= SAVE_AFTER:
             stat_cache.save(cache, epoch, known.files)
@@ -142,5 +143,7 @@ def _recall(objects: Objects, cache: Path, known: Known, epoch: int) -> None:
         known.chunks.clear()
         if known.files:
             stored = {"-", *(name for name, _ in objects.names())}  # a folder has no content
-            known.files = {path: one for path, one in known.files.items() if one.name in stored}
+            known.files = {
+                path: one for path, one in known.files.items() if stat_cache.content_of(one) in stored
+            }
         known.epoch = epoch

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tools.snapshots.generated import ALWAYS, DEPENDENCIES, IGNORE, MARKS, Ignored, ignores_itself
-from tools.snapshots.manifest import Entry, Reason, ends_chunk
+from tools.snapshots.manifest import Entry, Reason
 from tools.snapshots.objects import Batch
-from tools.snapshots.stat_cache import Seen, is_settled, seen
+from tools.snapshots.stat_cache import Seen, is_settled, seen, stat_of, stat_of_folder
 
 MAX_DEPTH: Final = 200
 TRIES: Final = 3
@@ -45,11 +45,9 @@ class Limits:
 
 @dataclass(slots=True)
 class Look:
-    """What a look found: per path its line and whether a chunk ends behind it."""
+    """What a look found: per path its line (see `line_of`), which the next look begins with."""
 
-    lines: dict[str, tuple[bytes, bool]] = field(default_factory=dict)
-    seen: dict[str, Seen] = field(default_factory=dict)
-    """What may be relied upon next time."""
+    lines: dict[str, Seen] = field(default_factory=dict)
     files: int = 0
     bytes: int = 0
     read: int = 0
@@ -84,7 +82,7 @@ class Walk:
 
     def _folder(self, directory: int, prefix: str, depth: int) -> None:
         found = self.found
-        lines, known, remembered = found.lines, self.known, found.seen
+        lines, known = found.lines, self.known
         folders: list[tuple[bool, str, os.stat_result]] = []
         with os.scandir(directory) as listed:
             entries = list(listed)
@@ -92,7 +90,9 @@ class Walk:
         if depth and telling and self._is_generated(directory, telling):
             self._leave_out(prefix[:-1], stat.S_IFDIR, "dependencies")
             return
-        for entry in entries:
+        entries.reverse()
+        while entries:
+            entry = entries.pop()  # it holds all it was told of the file: a large folder would hold a lot
             name = entry.name
             try:
                 status = entry.stat(follow_symlinks=False)
@@ -105,18 +105,10 @@ class Walk:
             if stat.S_ISREG(mode) and name != ".git":
                 path = prefix + name
                 before = known.get(path)
-                if (
-                    before is not None
-                    and before.changed == status.st_ctime_ns
-                    and before.modified == status.st_mtime_ns
-                    and before.size == status.st_size
-                    and before.inode == status.st_ino
-                    and before.mode == mode
-                ):
-                    lines[path] = before.line, before.last
-                    remembered[path] = before
+                if before is not None and before.startswith(stat_of(status)):
+                    lines[path] = before
                     found.files += 1
-                    found.bytes += before.size
+                    found.bytes += status.st_size
                 else:
                     self._file(directory, name, path, status)
             elif name == ".git":
@@ -161,12 +153,11 @@ class Walk:
             return
         try:
             before = self.known.get(path)
-            if before is None or before.mode != mode:
+            if before is None or not before.startswith(stat_of_folder(mode)):
                 encoded = os.fsencode(path)
                 line = Entry(encoded, "directory", stat.S_IMODE(mode)).line()
-                before = Seen(mode, 0, 0, 0, 0, line, ends_chunk(encoded))
-            self.found.lines[path] = before.line, before.last
-            self.found.seen[path] = before
+                before = seen(line, encoded, stat_of_folder(mode))
+            self.found.lines[path] = before
             self._folder(child, f"{path}/", depth + 1)
         except OSError:  # it cannot be listed
             self._leave_out(path, mode, "unreadable")
@@ -205,12 +196,13 @@ class Walk:
             if _same(status, after) and size == after.st_size:
                 encoded = os.fsencode(path)
                 entry = Entry(encoded, "file", stat.S_IMODE(after.st_mode), size, name)
-                self._add(entry, path)
+                settled = is_settled(after, before_ns)
+                self.found.lines[path] = (
+                    seen(entry.line(), encoded, stat_of(after)) if settled else seen(entry.line(), encoded)
+                )
                 self.found.files += 1
                 self.found.bytes += size
                 self.found.read += 1
-                if is_settled(after, before_ns):
-                    self.found.seen[path] = seen(after, self.found.lines[path][0], encoded)
                 return
         self._leave_out(path, os.fstat(descriptor).st_mode, "busy")
 
@@ -228,11 +220,10 @@ class Walk:
             self._leave_out(path, mode, "special")
 
     def _add(self, entry: Entry, path: str) -> None:
-        self.found.lines[path] = entry.line(), ends_chunk(entry.path)
+        self.found.lines[path] = seen(entry.line(), entry.path)
 
     def _leave_out(self, path: str, mode: int, reason: Reason, size: int = 0) -> None:
         self._add(Entry(os.fsencode(path), "left_out", stat.S_IMODE(mode), size, reason), path)
-        self.found.seen.pop(path, None)
         self.found.left_out[reason] += 1
         examples = self.found.examples.setdefault(reason, [])
         if len(examples) < EXAMPLES:
