@@ -123,8 +123,8 @@ class _Work:
             return False
         if found == step.now or _folders(found, step.now) or _folders(found, step.wanted):
             return True
-        if found is None and (self.again or step.path in self.gone):
-            return True  # what was there has made room
+        if found is None and ((self.again and _leaves(step)) or step.path in self.gone):
+            return True  # what was there has made room; else somebody has deleted it since
         self.result.kept.append((step.path, CHANGED))
         return False
 

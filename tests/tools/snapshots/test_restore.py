@@ -279,6 +279,20 @@ async def test_a_crash_amid_an_undo_is_made_good(
     assert await store.finish(root) == []
 
 
+async def test_what_was_deleted_after_a_crash_does_not_come_back(root: Path, store: SnapshotStore) -> None:
+    before = await store.take(root)
+    (root / "b.txt").write_text("agent")
+    (root / "src" / "a.py").write_text("agent")
+    after = await store.take(root)
+    arguments = [str(root), str(store.folder), before.tree, after.tree, "written", "1"]
+    ran = subprocess.run([sys.executable, "-c", CRASH, *arguments], cwd=HERE)
+    assert ran.returncode == -signal.SIGKILL
+    (root / "b.txt").unlink()
+    ((_, done),) = await store.finish(root)
+    assert [path for path, _ in done.kept] == [b"b.txt"]
+    assert not (root / "b.txt").exists() and "line 3" in (root / "src" / "a.py").read_text()
+
+
 async def test_a_change_that_is_under_way_is_not_finished_by_another(
     root: Path, store: SnapshotStore
 ) -> None:
