@@ -16,6 +16,8 @@ log = logging.getLogger(__name__)
 
 UNATTENDED_S = 600.0
 """How long a question waits while no client is attached that could put it."""
+ERROR_SHOWN = 300
+"""Characters of a client's own error that the model is told."""
 
 T = TypeVar("T")
 
@@ -116,8 +118,12 @@ class Questions:
             pending.tasks.pop(connection, None)
             pending.unable.add(connection)
             missing = isinstance(error, RpcError) and error.code == METHOD_NOT_FOUND
-            log.warning("%s cannot answer a question: %s", connection.name, error)
-            why = "the client cannot ask its user" if missing else f"the client failed to answer: {error}"
+            log.warning("%s cannot answer a question: %.500s", connection.name, error)
+            why = (
+                "the client cannot ask its user"
+                if missing
+                else f"the client failed to answer: {str(error)[:ERROR_SHOWN]}"
+            )
             self._give_up(pending, why, connection.name)
             return
         if not pending.answer.done():
