@@ -34,6 +34,8 @@ class Catalog:
 
     def __init__(self, database: Path) -> None:
         self.db, self.layers = open_for_writing(database)
+        self._struck: set[str | bytes] | None = None
+        """Paths with strikes; None until they are read."""
 
     def stamps(self) -> Iterator[tuple[str, Stamp]]:
         for path, *stamp in self.db.execute("SELECT path, size, mtime_ns, ctime_ns, ino FROM files"):
@@ -103,6 +105,7 @@ class Catalog:
         known = self.db.execute(
             "SELECT stamp, count FROM strikes WHERE path = ?", (stored_path(path),)
         ).fetchone()
+        self._struck = None
         number = known[1] + 1 if known is not None and known[0] == repr(stamp) else 1
         self.db.execute(
             "INSERT OR REPLACE INTO strikes VALUES (?, ?, ?)", (stored_path(path), repr(stamp), number)
@@ -111,6 +114,10 @@ class Catalog:
 
     def is_out(self, path: str, stamp: Stamp) -> bool:
         """Whether the process died too often at the file as it is."""
+        if self._struck is None:
+            self._struck = {path for (path,) in self.db.execute("SELECT path FROM strikes")}
+        if stored_path(path) not in self._struck:
+            return False
         known = self.db.execute(
             "SELECT stamp, count FROM strikes WHERE path = ?", (stored_path(path),)
         ).fetchone()

@@ -335,7 +335,7 @@ class Site:
         try:
             with open_file(self._root, path) as (descriptor, _):
                 found = os.fstat(descriptor)
-                data = _read(descriptor)
+                data = _read(descriptor, found.st_size)
         except (ToolError, OSError):
             return Entry(path, stamp, language_of(path), "unreadable")
         stamp = _stamped(found)
@@ -361,12 +361,14 @@ def _stamped(found: os.stat_result) -> Stamp:
     return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
 
 
-def _read(descriptor: int) -> bytes:
+def _read(descriptor: int, size: int) -> bytes:
     pieces: list[bytes] = []
     total = 0
     while total <= MAX_BYTES and (piece := os.read(descriptor, MAX_BYTES + 1 - total)):
         pieces.append(piece)
         total += len(piece)
+        if total == size:  # what grows meanwhile has another stamp
+            break
     return b"".join(pieces)
 
 
