@@ -11,6 +11,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
+FILES: Final = int(os.environ.get("ETUDE_TEST_MONSTER", "20000"))
+"""How many files the tests ask for."""
 NEEDLE: Final = "needle_in_the_monster"
 SECRET: Final = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 """A made-up token; it is part of a file's name and stands in `.env`."""
