@@ -71,6 +71,7 @@ class LiveSession:
         self._current: Ticket | None = None
         self._started = False
         self._outbox: deque[Event | Live] = deque()
+        self._showing: set[asyncio.Task[None]] = set()
         self._lock = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._turning: asyncio.Task[None] | None = None
@@ -360,6 +361,7 @@ class LiveSession:
                 self._current, self._started = ticket, False
                 ended = await self._turn(session, prompt)
                 self._tickets.pop(prompt.message_id, None)
+                await asyncio.gather(*self._showing)  # the answer comes behind all that it is about
                 ticket.finish(ended)
                 prompt = None
         except LogError as error:
@@ -423,7 +425,7 @@ class LiveSession:
             self._deliver_live(message)
         elif self.presenter.needs_blobs(message):
             self._outbox.append(message)
-            self._spawn(self._empty_outbox())
+            self._showing = {self._spawn(self._empty_outbox())}
         else:
             self._deliver(message, self._show(message))
 

@@ -142,6 +142,11 @@ class Connection:
         """Frames that wait for the transport."""
         return len(self._queue)
 
+    @property
+    def crowded(self) -> bool:
+        """Whether much of what a peer may lag behind waits already."""
+        return self._size > MAX_BYTES // 4
+
     # ---- outgoing
 
     @property

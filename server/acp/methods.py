@@ -200,6 +200,8 @@ class Agent:
                 if given is not None or (subscriber is not None and subscriber.extended):
                     self._accepted(connection, live, ticket.prompt.message_id, seq, kind)
                 ended = await asyncio.shield(ticket.done)
+                if subscriber is not None:
+                    await subscriber.caught_up()
         except asyncio.CancelledError:
             # Either the connection ended, and the turn goes on without it, or the client withdrew its
             # request, and the turn stops.

@@ -435,3 +435,16 @@ async def test_sessions_are_listed_closed_and_deleted(serve: Any) -> None:
         assert [item["sessionId"] for item in (await client.call("session/list"))["sessions"]] == [two]
         with pytest.raises(RpcFailure, match="cursor"):
             await client.call("session/list", cursor="nonsense")
+
+
+async def test_a_patch_of_many_large_files_closes_no_client_that_reads(serve: Any) -> None:
+    patch = "".join(f"*** Update File: f{n}.txt\n@@\n-line 9\n+other\n" for n in range(90))
+    call = {"name": "apply_patch", "arguments": {"patch": f"*** Begin Patch\n{patch}*** End Patch\n"}}
+    server, _ = await serve([{"calls": [call]}, "done"])
+    for n in range(90):
+        (server.workspace / f"f{n}.txt").write_text("".join(f"line {n}\n" for n in range(5000)))
+    async with server.client() as client:
+        session = await client.new_session(server.workspace)
+        assert (await prompt(client, session))["stopReason"] == "end_turn"
+        assert Received.of(client, session).last == (await server.store.session(session)).last_seq
+        assert len([update for update in client.updates("tool_call_update") if "other" in str(update)]) >= 90
