@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from tools.errors import EnvironmentFault, ToolError, ToolTimeout
 from tools.mcp.spec import McpSpec
+from tools.mcp.stdio import stdio
 from tools.sandbox import unconfined
 from tools.tool import Progress
 
@@ -176,22 +177,19 @@ class McpConnection:
         return streamable_http_client(self.spec.url, http_client=http)
 
     def _started(self, errors: TextIO) -> Any:
-        from mcp.client.stdio import StdioServerParameters, stdio_client
-
         environment = {**_inherited(), **self.spec.env}
         program = shutil.which(self.spec.command, path=environment.get("PATH"))
         if program is None:
             raise EnvironmentFault(
                 f"there is no program {self.spec.command!r}; install it, or correct its command"
             )
-        # Never the workspace: interpreters and package runners execute what they find where they start.
-        parameters = StdioServerParameters(
-            command=sys.executable,
-            args=["-I", "-S", unconfined.__file__, str(os.getpid()), program, *self.spec.args],
-            env=environment,
-            cwd=tempfile.gettempdir(),
-        )
-        return stdio_client(parameters, errlog=errors)
+        command = [sys.executable, "-I", "-S", unconfined.__file__, str(os.getpid()), program]
+        # Never in the workspace: interpreters and package runners execute what they find where they start.
+        folder = tempfile.gettempdir()
+        return stdio([*command, *self.spec.args], environment, folder, errors, self._complain)
+
+    def _complain(self, about: str) -> None:
+        self._said.append(f"\n({about} was not taken)".encode())
 
     def _fault(self, what: str) -> EnvironmentFault:
         said = b"".join(self._said)[-_LAST_WORDS:].decode("utf-8", "replace").strip()
@@ -202,7 +200,6 @@ class McpConnection:
 def _library() -> Any:
     """The protocol library: a second of imports, so it comes when the first server is connected."""
     import mcp
-    import mcp.client.stdio
     import mcp.client.streamable_http
     import mcp.types
 

@@ -113,6 +113,29 @@ async def test_long_answers_are_cut_and_kept_whole(tmp_path: Path) -> None:
         assert result.full is not None and len(result.full) == 100_010 and result.data["truncated"]
 
 
+async def test_an_endless_message_ends_the_server_and_nothing_else(tmp_path: Path) -> None:
+    async with connected(tmp_path, STDIO) as tools:
+        began = time.process_time()
+        with pytest.raises(
+            EnvironmentFault, match=r"(?s)ended during the call.*a message of more than 4 MiB"
+        ):
+            await call(tools["mcp__test_tools__much"], tmp_path, size=60_000_000)
+        assert time.process_time() - began < 3
+        assert (await call(tools["mcp__test_tools__add"], tmp_path, a=3, b=4)).text == "7"
+        assert (await call(tools["mcp__test_tools__much"], tmp_path, size=2_000_000)).data["truncated"]
+
+
+async def test_output_without_lines_is_given_up(tmp_path: Path) -> None:
+    flood = McpSpec("flood", command="/bin/sh", args=("-c", "cat /dev/zero"))
+    servers = McpServers((flood,), tmp_path)
+    try:
+        began = time.monotonic()
+        tools, [problem] = await servers.tools(25)
+        assert tools == {} and "a message of more than 4 MiB" in problem and time.monotonic() - began < 20
+    finally:
+        await servers.close()
+
+
 async def test_a_server_that_dies_is_said_and_started_again(tmp_path: Path) -> None:
     async with connected(tmp_path, STDIO) as tools:
         with pytest.raises(EnvironmentFault, match=r"(?s)may or may not have acted.*the last words"):
