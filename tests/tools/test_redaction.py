@@ -12,6 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.configured import CONFIGURED
+from tests.support.ordinary_lines import ORDINARY
 from tests.support.planted import Planted, planted
 from tests.support.published import published_source
 from tools.redaction import (
@@ -27,56 +29,7 @@ from tools.redaction.scan import scan
 from tools.redaction.spans import merged
 
 KEY = bytes(range(32))
-ALL = planted()
-
-ORDINARY = [
-    "TOKEN=${TOKEN}",
-    "TOKEN=$(cat token)",
-    "password: str",
-    "password: str | None = None",
-    "token = get_token()",
-    "token = os.environ['API_TOKEN']",
-    "secret = settings.SECRET_KEY",
-    'password = ""',
-    'PASSWORD="changeme"',
-    "api_key: YOUR_API_KEY",
-    "api_key = '<your key>'",
-    "password=********",
-    '"token": null,',
-    '{"max_tokens": 4096, "token_count": 123456789, "completion_tokens": 17}',
-    "eos_token_id=151645",
-    'tokenizer.pad_token = "<|endoftext|>"',
-    "class PasswordResetTokenGenerator:",
-    "def check_password(password, encoded, setter=None, preferred='default'):",
-    "from django.contrib.auth.password_validation import validate_password",
-    "commit 5f4dcc3b5aa765d61d8327deb882cf9925d6b1e4",
-    "index 83db48f..bf2c1a9 100644",
-    "550e8400-e29b-41d4-a716-446655440000",
-    '"integrity": "sha512-fRLgSGVpRSSnUDFtnDZKsCN0yQcVHXPnR3nQ9tEo4hNV0bmZ+gcAPrGwhk/4zjV7ZrTyHkUDqA=="',
-    "    --hash=sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef \\",
-    'checksum = "4b2a1c9d8e7f60514b2a1c9d8e7f60514b2a1c9d8e7f60514b2a1c9d8e7f6051"',
-    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEq0vT0v6kq0zqkqjYvP7jY2v3bA9QX1c9d8e7f60514 ada@host",
-    "-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE\n-----END PUBLIC KEY-----",
-    "if '-----BEGIN RSA PRIVATE KEY-----' in text:\n    return load(text)\n",
-    "postgres://user:password@localhost/test",
-    "https://user:pass@example.com/",
-    "https://${USER}:${PASSWORD}@host/",
-    "ssh://git@github.com/org/repository.git",
-    "Authorization: Bearer <token>",
-    "headers = {'Authorization': f'Bearer {token}'}",
-    "Cookie: theme=dark; lang=en",
-    "https://example.org/a?page=2&sort=name#section",
-    "sk-estimator-doc-link sk-toggleable__label-arrow",
-    "AKIAIOSFODNN7EXAMPLE",
-    "ada@example.org lives in /home/ada",
-    "data:image/png;base64," + base64.b64encode(bytes(random.Random(3).randbytes(3000))).decode(),
-    "[secret:github-token:0123abcd]",
-    "the_secret_of_happiness_is_in_keys_and_tokens",
-    "csrf_token = models.CharField(max_length=64)",
-    "primary_key=True, foreign_key='user_id', key=lambda item: item[0]",
-    "PASSWORD_FILE=/run/secrets/db",
-    "git log --format=%H --author=ada",
-]
+ALL = [*planted(), *CONFIGURED]
 
 
 def fresh(**options: object) -> Redactor:
@@ -233,6 +186,26 @@ def test_secret_files_of_a_workspace_are_known_before_anything_is_shown(tmp_path
     (tmp_path / ".env").write_text("PAYMENT_SECRET=changed8Zr#mW2vT9\n")
     learn_workspace(redactor, tmp_path, seen)
     assert redactor.holds("changed8Zr#mW2vT9")
+
+
+def test_a_file_of_passwords_teaches_even_those_of_unusual_form(tmp_path: Path) -> None:
+    (tmp_path / ".pgpass").write_text(
+        "# a:1:b:c:n0tAsecret#1\nh:1:d:u:two words 9\nh:1:d:u:a\\:b\\\\c99xyz\n"
+    )
+    redactor = fresh()
+    learn_workspace(redactor, tmp_path, {})
+    assert redactor.holds("log: two words 9") and redactor.holds("log: a:b\\c99xyz")
+    assert not redactor.holds("n0tAsecret#1")
+
+
+def test_a_value_in_quotes_ends_where_it_must() -> None:
+    parts = [f"zQ{number}x#k{number:03}W" for number in range(40)]
+    clean = fresh().redact('API_TOKEN="' + "\n".join(parts))
+    assert parts[31] not in clean
+    assert parts[39] in clean
+    clean = fresh().redact(f'API_TOKEN="a\\"\n{parts[0]}\n"\n{parts[1]}')
+    assert parts[0] not in clean
+    assert clean.endswith(parts[1])
 
 
 # ---- properties
@@ -418,6 +391,18 @@ HOSTILE = {
     "escapes behind a key": "-----BEGIN PRIVATE KEY-----" + "A" * 30 + "\\n" * 7000 + "\n",
     "passwords of words": "://u:" + "pass" * 12 + "1@h ",
     "long names": "x" * 390 + "_token=a\n",
+    "elements": "<token>a",
+    "blank elements": "<token>" + " " * 900 + "a",
+    "escapes in elements": "<token>" + "\\" * 900 + "a</token>",
+    "blanks in elements": "<token>" + "\\n" * 450 + "a" + "\\n" * 40 + "</token>",
+    "ends of elements": "</token>",
+    "properties": "<a name='token' value='",
+    "fields": ":11",
+    "fields to the end": "h:5432:d:u:" + "a1B" * 4 + "\n",
+    "long fields": ":5432:" + "a" * 50,
+    "quotes that stay open": 'A_TOKEN="\n',
+    "quotes in quotes": "A_TOKEN=\"'",
+    "qualified names": "token_base_base_base",
     "columns": "token: a" + " " * 300,
 }
 

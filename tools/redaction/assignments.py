@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, Final
 
 from tools.redaction.engine import compiled
+from tools.redaction.quoted import Quoted, begun, closing
 from tools.redaction.spans import Span
 from tools.redaction.values import (
     LONGEST,
@@ -22,15 +23,20 @@ from tools.redaction.values import (
     stands_in,
 )
 
-_NAME: Final = (
+NAME: Final = (
     rb"(?i:passw(?:or)?d|passphrase|passwort|pwd|secret|token|api[_.-]?key|credentials?|authorization|cookie|"
     rb"[_-]pass|[_-]auth|_authtoken|"
     rb"(?:secret|private|access|account|encryption|signing|master|auth|service|shared|sharedaccess|license)"
     rb"[_.-]?key(?:[_-]?id)?)"
 )
 _UPPER_KEY: Final = rb"[A-Z0-9]_KEY"
-_CLOSED: Final = rb"(?:[_-]?[0-9]{1,2}|(?i:[_-](?:value|base64|b64|hash)))?(?:\\*[\"'`])?\]?"
-NAMED: Final = rb"(?:" + _NAME + rb"|" + _UPPER_KEY + rb")" + _CLOSED + rb"[ \t]*(?:=>|:=|===?|=|:)"
+_QUALIFIED: Final = (
+    rb"(?i:[_.-]?(?:base|salt|pepper|seed)|[_.-](?:value|base64|b64|hash|hex|string|text|raw|plain|plaintext|old|new|"
+    rb"current|previous|prod|production|dev|development|staging|live|primary|secondary|main|default))"
+)
+"""What may stand behind the word that makes a name a secret's."""
+_CLOSED: Final = rb"(?:" + _QUALIFIED + rb"){0,2}(?:[_-]?[0-9]{1,2})?(?:\\*[\"'`])?\]?"
+NAMED: Final = rb"(?:" + NAME + rb"|" + _UPPER_KEY + rb")" + _CLOSED + rb"[ \t]*(?:=>|:=|===?|=|:)"
 """A name that ends like a secret's, with what assigns."""
 OPTION: Final = rb"--?[a-z0-9-]*(?i:passw(?:or)?d|passphrase|secret|token|api[_-]?key)[ \t]+"
 LOGIN: Final = rb"login[ \t]+[^ \t\n]+[ \t]+password[ \t]+"
@@ -51,10 +57,14 @@ _TAIL: Final = 48
 """Bytes at the end of a name that tell its kind."""
 _PAIR: Final = re.compile(rb"(?P<name>[^\s=;,\"']+)=(?P<value>[^\s;,\"']+)")
 _TOKEN: Final = re.compile(rb"[A-Za-z0-9._~+/|=-]+")
+_TAG_END: Final = re.compile(rb"\\*[\"'][ \t]*/?>")
+_PORT: Final = re.compile(rb"(?:[0-9]{0,5}|port)[?#]", re.IGNORECASE)
+"""A port and the beginning of what a browser takes for a query."""
 _NOT_SECRET: Final = re.compile(
     rb"(?i:max|min|num|total|count|input|output|prompt|completion|csrf_?cookie|next|continuation|page|pad|eos|bos|"
     rb"unk|sep|cls|mask|start|end|stop|special|public|session_?cookie|invalid|expected)[_.-]?(?i:token|cookie)s?$"
 )
+_QUALIFIERS: Final = re.compile(rb"(?:" + _QUALIFIED + rb")+$")
 _STRONG_KEY: Final = re.compile(
     rb"(?:secret|private|access|account|encryption|signing|master|auth|api|shared|sharedaccess|service|license)"
     rb"[_.-]?key(?:[_-]?id)?$"
@@ -69,15 +79,12 @@ def assigned(data: bytes, at: int, sep: int, end: int) -> tuple[list[Span], int]
     """
     if data.startswith(MARK, at - 1):
         return [], sep
-    line = data.rfind(b"\n", max(0, at - 400), at) + 1 or max(0, at - 400)
-    begin = line + len(data[line:at].rstrip(_NAME_CHARACTERS))
+    line, begin, lower, constant = _name(data, at, sep)
     name = data[begin:sep]
-    lower = name.lower().rstrip(b"\"'`:=>] \t\\")
-    constant = name[:1].isalpha() and lower.upper() == name.rstrip(b"\"'`:=>] \t\\")
-    lower = lower[-_TAIL:]
     if lower.endswith((b"authorization", b"cookie")) and not lower.endswith(b"_cookie"):
         return header(data, sep, end, cookie=lower.endswith(b"cookie"))
     start, stop = value_at(data, sep, end, name)
+    lower = _QUALIFIERS.sub(b"", lower)
     if stop - start < SHORTEST or _NOT_SECRET.search(lower):
         return [], sep
     scheme = _SCHEME.match(data, start, stop)
@@ -85,16 +92,59 @@ def assigned(data: bytes, at: int, sep: int, end: int) -> tuple[list[Span], int]
         start = scheme.end()
     value = data[start:stop]
     tight = name.endswith(b"=") and not name.endswith((b"==", b" =", b"\t="))
-    if lower.endswith((b"_key", b"key_id")) and not _STRONG_KEY.search(lower):
+    if _is_weak_key(lower):
         found = len(value) >= 16 and looks_random(value) and not stands_in(value)
     else:
-        plain = tight and constant and _opens_line(data[line:begin])
+        before = data[line:begin]
+        plain = tight and ((constant and opens_line(before)) or _is_attribute(data, before, sep, stop))
         found = is_secret(value, plain=plain, numeric=b"token" not in lower)
     spans = [Span(start, stop, kind_of(lower), 4, distinctive(value))] if found else []
     return spans, start if b" " in value else stop
 
 
-def _opens_line(before: bytes) -> bool:
+def _name(data: bytes, at: int, sep: int) -> tuple[int, int, bytes, bool]:
+    """Where a line and the name in it begin, the name's end in lower case, and whether it is upper case."""
+    line = data.rfind(b"\n", max(0, at - 400), at) + 1 or max(0, at - 400)
+    begin = line + len(data[line:at].rstrip(_NAME_CHARACTERS))
+    bare = data[begin:sep].rstrip(b"\"'`:=>] \t\\")
+    lower = bare.lower()
+    return line, begin, lower[-_TAIL:], bare[:1].isalpha() and lower.upper() == bare
+
+
+def _is_weak_key(lower: bytes) -> bool:
+    return lower.endswith((b"_key", b"key_id")) and not _STRONG_KEY.search(lower)
+
+
+def _is_attribute(data: bytes, before: bytes, at: int, stop: int) -> bool:
+    """Whether a value in quotes is that of an attribute of a tag, whose quote opens at `at`."""
+    if data[at : at + 1] not in (b'"', b"'", b"\\"):
+        return False
+    opened = before.rfind(b"<")
+    if opened > before.rfind(b">") and before[opened + 1 : opened + 2].isalpha() and before[-1:].isspace():
+        return True
+    return not before.strip() and _TAG_END.match(data, stop) is not None
+
+
+def continued(data: bytes, at: int, sep: int) -> Quoted | None:
+    """A value of configuration (`NAME="…`) whose closing quote is not on its line, if it may be secret."""
+    quote = data[sep : sep + 1]
+    if quote not in (b'"', b"'") or data[sep - 1 : sep] != b"=" or data[sep - 2 : sep - 1] in b"=: \t":
+        return None
+    if data.startswith(quote * 3, sep):
+        quote *= 3
+    begin = sep + len(quote)
+    end = data.find(b"\n", begin)
+    if end < 0 or data.startswith(b"-----", begin) or closing(data, begin, end, quote) >= 0:
+        return None
+    line, start, lower, constant = _name(data, at, sep)
+    lower = _QUALIFIERS.sub(b"", lower)
+    before = data[line:start]
+    if not constant or not opens_line(before) or _NOT_SECRET.search(lower):
+        return None
+    return begun(before, quote, kind_of(lower), weak=not _is_weak_key(lower))
+
+
+def opens_line(before: bytes) -> bool:
     """Whether a line, or what a tool wrote before it, has nothing but a command in front of a name."""
     before = before.rstrip(b"\"'")
     for word in (b"", *_COMMANDS):
@@ -245,6 +295,8 @@ def url(data: bytes, at: int, end: int) -> list[Span]:
     if len(value) < SHORTEST or stands_in(value) or value.lower() == user.lower():
         return []
     if _words().match(value.lower()):
+        return []
+    if _PORT.match(value) and data[max(0, at - 5) : at].lower().endswith((b"http", b"https", b"ws", b"wss")):
         return []
     if b"{" in value or b"(" in value or (value.isalpha() and len(value) < 12) or not _drawn_password(value):
         return []

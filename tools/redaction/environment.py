@@ -8,6 +8,7 @@ from typing import Final
 from tools.errors import ToolError
 from tools.files import list_directory, read_bytes
 from tools.redaction.assignments import kind_of
+from tools.redaction.pgpass import passwords
 from tools.redaction.redactor import Redactor
 from tools.redaction.values import distinctive, stands_in
 
@@ -69,7 +70,11 @@ def _learn(redactor: Redactor, root: Path, path: str, seen: dict[str, tuple[int,
         status = (root / path).lstat()
         mark = (status.st_size, status.st_mtime_ns)
         if seen.get(path) != mark and status.st_size <= BYTES:
-            redactor.learn(read_bytes(root, path, BYTES)[0])
+            data = read_bytes(root, path, BYTES)[0]
+            redactor.learn(data)
+            for value in passwords(data) if path.rpartition("/")[2].lower() == ".pgpass" else ():
+                if not stands_in(value):
+                    redactor.know(value.decode("utf-8", "surrogateescape"), "password")
         seen[path] = mark
     except (ToolError, OSError):  # gone, not a file, or not ours to read: nor can a tool show it
         return

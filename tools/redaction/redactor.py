@@ -7,8 +7,7 @@ from typing import Any
 from tools.redaction.known import SHORTEST, Known
 from tools.redaction.pieces import pieces
 from tools.redaction.placeholders import PATTERN, PATTERN_BYTES, Placeholders
-from tools.redaction.private_keys import Block
-from tools.redaction.scan import scan
+from tools.redaction.scan import Open, scan
 from tools.redaction.spans import Span, merged
 from tools.redaction.values import MARK, distinctive
 from tools.redaction.values import SHORTEST as SHORTEST_VALUE
@@ -164,7 +163,7 @@ class Redactor:
 
     # ---- how it is done
 
-    def advance(self, data: bytes, block: Block | None) -> tuple[bytes, Block | None]:
+    def advance(self, data: bytes, block: Open | None) -> tuple[bytes, Open | None]:
         """Redact whole lines of a stream. What they teach counts from their own line on."""
         spans, block = self._found(data, block)
         spans += self._known.spans(data)
@@ -173,7 +172,7 @@ class Redactor:
             spans += self._known.spans_of(data[span.start : span.end], data, line)
         return self._replaced(data, spans), block
 
-    def _found(self, data: bytes, block: Block | None) -> tuple[list[Span], Block | None]:
+    def _found(self, data: bytes, block: Open | None) -> tuple[list[Span], Open | None]:
         found: list[Span] = []
         for start, end in pieces(data):
             part = data if (start, end) == (0, len(data)) else data[start:end]

@@ -1,7 +1,7 @@
 """Finds secrets in bytes: one pass of RE2 for where one may be, then a look at each such place.
 
-No rule but that of private keys looks beyond its line. A text may therefore be scanned line by line, or all
-at once, with the same result.
+No rule but those of private keys and of values in quotes looks beyond its line, and these only onwards. A
+text may therefore be scanned line by line, or all at once, with the same result.
 
 Where each of many places would have much behind it looked at, looking ends: what remains of that line is
 taken for one secret. Ordinary text does not come near that; a text that is made to be slow gains nothing.
@@ -12,10 +12,14 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
-from tools.redaction import assignments, encoded, private_keys, tokens
+from tools.redaction import assignments, encoded, markup, pgpass, private_keys, quoted, tokens
 from tools.redaction.engine import compiled
 from tools.redaction.private_keys import Block
+from tools.redaction.quoted import Quoted
 from tools.redaction.spans import Span
+
+Open = Block | Quoted
+"""What may go on in the lines that follow."""
 
 
 @cache
@@ -27,6 +31,9 @@ def _rule() -> Any:
         rb"SK[0-9a-f]",
         assignments.LOGIN,
         assignments.OPTION,
+        markup.PROPERTY,
+        markup.ENTRY,
+        markup.ELEMENT,
         assignments.NAMED,
         assignments.USER,
         assignments.URL,
@@ -37,21 +44,28 @@ def _rule() -> Any:
 
 
 @cache
+def _lines() -> Any:
+    return compiled(pgpass.LINE)
+
+
+@cache
 def _runs() -> Any:
     return compiled(encoded.RUN)
 
 
 def scan(
-    data: bytes, block: Block | None = None, part: Callable[[bytes], bool] | None = None, depth: int = 0
-) -> tuple[list[Span], Block | None]:
-    """The places of secrets, unordered and overlapping, and the private key that has not ended yet.
+    data: bytes, block: Open | None = None, part: Callable[[bytes], bool] | None = None, depth: int = 0
+) -> tuple[list[Span], Open | None]:
+    """The places of secrets, unordered and overlapping, and the key or quoted value that has not ended yet.
 
     `block` is the one that had begun before. `part` says whether decoded base64 holds (a part of) a value
     that is known otherwise.
     """
     end, done, looks = len(data), 0, _Looks(data)
     spans: list[Span] = []
-    if block is not None:
+    if isinstance(block, Quoted):
+        spans, done, block = quoted.spans_from(data, 0, end, block)
+    elif block is not None:
         spans, done, block = private_keys.spans_from(data, 0, end, block)
     for match in _rule().finditer(data):
         at, stop = match.span()
@@ -64,6 +78,11 @@ def scan(
             found, read = _looked_at(data, at, stop, hit, end)
             spans += found
             looks.cost(at, hit, found, read)
+            if hit.endswith(b"=") and at >= done and (value := assignments.continued(data, at, stop)):
+                more, done, block = quoted.spans_from(data, data.find(b"\n", stop) + 1, end, value)
+                spans += more
+    for match in _lines().finditer(data):
+        spans += pgpass.password(data, *match.span())
     if depth == 0:
         for match in _runs().finditer(data):
             at, stop = match.span()
@@ -129,6 +148,8 @@ def _looked_at(data: bytes, at: int, stop: int, hit: bytes, end: int) -> tuple[l
         colon = data.find(b":", at + 3, stop)
         return (assignments.url if colon > 0 else assignments.url_token)(data, at, stop), stop
     last = hit[-1:]
+    if (last == b">" and hit[-2:] != b"=>") or _PROPERTY.search(hit):
+        return markup.markup(data, at, stop, end)
     if last in b":=>" and not _is_user(hit):
         return assignments.assigned(data, at, stop, end)
     if hit[:6].lower() != b"bearer":
@@ -142,6 +163,7 @@ TIMES: Final = 6
 """How often the bytes of a line may be looked at besides."""
 OUT: Final = -(1 << 40)
 
+_PROPERTY: Final = re.compile(rb"[\"'][ \t]+(?i:value)[ \t]*=$")
 _PREFIXES: Final = frozenset(tokens.PREFIXES)
 
 

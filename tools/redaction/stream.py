@@ -1,8 +1,8 @@
 """Redacts a text that comes little by little: what was shown cannot be taken back."""
 
 from tools.redaction.pieces import LONGEST, cut
-from tools.redaction.private_keys import Block
 from tools.redaction.redactor import Redactor
+from tools.redaction.scan import Open
 
 
 class Stream:
@@ -14,7 +14,7 @@ class Stream:
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._held = b""
-        self._block: Block | None = None
+        self._block: Open | None = None
 
     def feed(self, text: str) -> str:
         """What may be shown now."""

@@ -16,7 +16,7 @@ LONGEST: Final = 1024
 """Bytes of the longest value that its name alone makes a secret."""
 
 _STAND_IN: Final = (
-    rb"(?i)^\$|\$[{(]|(?-i:\$[A-Z_]{3,})|%\(|%[sd]$|\{\{|^<.*>$|\*{3,}|\.{3,}|x{4,}|X{4,}|"
+    rb"(?i)^\$|\$[{(]|(?-i:\$[A-Z_]{3,})|%\(|%[sd]$|\{\{|^<.*>$|^@[\w.-]+@$|\*{3,}|\.{3,}|x{4,}|X{4,}|"
     rb"(?:^|[-_ .])(?:example|sample|dummy|fake|changeme|change[-_]?(?:me|this|it)|placeholder|"
     rb"replace[-_]?me|redacted|removed|hidden|masked|todo|fixme|your|insert|undefined|insecure)(?:[-_ .]|$)|"
     rb"^your|^my[-_]?(?:secret|token|password|key)|EXAMPLE|\[secret:"
