@@ -1,9 +1,11 @@
 """The database of an index: made, checked, thrown away and made again where it is of no use."""
 
+import fcntl
 import hashlib
 import os
 import sqlite3
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -82,13 +84,27 @@ def open_for_reading(database: Path) -> sqlite3.Connection:
 def open_for_writing(database: Path) -> tuple[sqlite3.Connection, list[Layer]]:
     """The writer's connection, and the layers on it. A damaged database is deleted and made again."""
     database.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    try:
+    with _alone(database):
+        try:
+            return _opened(database)
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorname in _BUSY:
+                raise
+        discard(database)
         return _opened(database)
-    except sqlite3.DatabaseError as error:
-        if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorname in _BUSY:
-            raise
-    discard(database)
-    return _opened(database)
+
+
+@contextmanager
+def _alone(database: Path) -> Iterator[None]:
+    """One process at a time: SQLite does not wait for another that switches to its write-ahead log, and a
+    database must not be deleted under one that is just opening it."""
+    name = f"{database}.opening"
+    descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _opened(database: Path) -> tuple[sqlite3.Connection, list[Layer]]:

@@ -161,7 +161,7 @@ async def test_two_servers_share_one_index(root: Path, indexed: Indexed) -> None
     first, second = indexed(root), indexed(root)
     assert first.database == second.database
     states = await asyncio.gather(first.ready(PATIENT), second.ready(PATIENT))
-    assert [state.phase for state in states] == ["fresh", "fresh"]
+    assert [state.phase for state in states] == ["fresh", "fresh"], states
     assert first.indexer.pid != second.indexer.pid
     with closing(second.connect()) as db:
         assert db.execute("SELECT count(*) FROM files").fetchone() == (300,)

@@ -425,7 +425,7 @@ def test_an_undo_on_a_full_disk_leaves_nothing_beside_and_can_be_done_again(tmp_
         [*confined, tmp_path],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(HERE)},
+        env={**os.environ, "PYTHONPATH": f"{HERE}:{os.environ.get('PYTHONPATH', '')}"},
         timeout=60,
     )
     assert done.stdout == "survived\n", done.stderr
