@@ -127,6 +127,8 @@ async def search(
             with suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
+            while await process.stdout.read(CHUNK):
+                pass  # a pipe that is not read to its end stays open
         outcome.errors = await complaints
 
 

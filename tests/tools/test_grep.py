@@ -1,5 +1,6 @@
 """The grep tool: real ripgrep on real trees; limits, memory, links, bad input."""
 
+import gc
 import json
 import os
 import subprocess
@@ -262,6 +263,8 @@ async def test_ripgrep_runs_outside_the_workspace_with_an_empty_environment(plac
             break
     assert searches() == []
     assert outcome.status is None
+    del found
+    gc.collect()  # what was left open would be said now, and fail the test
 
 
 MEMORY = """
