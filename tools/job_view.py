@@ -9,6 +9,7 @@ from tools.output import clean
 from tools.result import ToolResult
 from tools.shell_job import Job
 from tools.shell_session import ShellSession
+from tools.text import shortened
 from tools.workspace import Workspace
 
 _ROUND_S: Final = 0.05
@@ -29,6 +30,11 @@ def find(workspace: Workspace, id: str) -> Job:
             "Start one with `shell` and background=true; jobs end with their sandbox."
         )
     return job
+
+
+def title(job: Job) -> str:
+    """The beginning of its command, for the card of a call that is about it."""
+    return shortened(next(iter(job.command.strip().splitlines()), ""), 60)
 
 
 async def until_settled(job: Job, wait_s: float) -> bool:

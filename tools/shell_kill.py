@@ -27,7 +27,7 @@ class ShellKill(Tool):
 
     async def propose(self, arguments: ShellKillArguments, workspace: Workspace) -> Proposal:
         job = job_view.find(workspace, arguments.job)
-        return Proposal(f"End job {job.id}: {job.command.strip().splitlines()[0][:60]}")
+        return Proposal(f"End job {job.id}: {job_view.title(job)}")
 
     async def run(
         self, arguments: ShellKillArguments, workspace: Workspace, progress: Progress

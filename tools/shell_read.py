@@ -35,7 +35,7 @@ class ShellRead(Tool):
 
     async def propose(self, arguments: ShellReadArguments, workspace: Workspace) -> Proposal:
         job = job_view.find(workspace, arguments.job)
-        return Proposal(f"Read job {job.id}: {job.command.strip().splitlines()[0][:60]}")
+        return Proposal(f"Read job {job.id}: {job_view.title(job)}")
 
     async def run(
         self, arguments: ShellReadArguments, workspace: Workspace, progress: Progress

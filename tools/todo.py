@@ -67,5 +67,6 @@ def _repeated(items: list[TodoItem]) -> str | None:
 def _summary(items: list[TodoItem]) -> str:
     if not items:
         return "The list is empty"
-    done = sum(item.status in ("completed", "cancelled") for item in items)
-    return f"{done} of {len(items)} done"
+    wanted = [item for item in items if item.status != "cancelled"]
+    done = sum(item.status == "completed" for item in wanted)
+    return f"{done} of {len(wanted)} done"

@@ -135,3 +135,10 @@ async def test_unknown_jobs_are_refused_with_those_there_are(shell: Hands) -> No
     for tool, more in ((ShellRead, {}), (ShellSend, {"text": "x"}), (ShellKill, {})):
         with pytest.raises(ToolError, match=r"The jobs are: 1 \('sleep 60'\)"):
             await call(tool, shell, job="2", **more)
+
+
+async def test_a_job_of_white_space_ends_like_any_other(shell: Hands) -> None:
+    job = (await shell(" \n ", background=True)).data["job"]
+    result = await call(ShellRead, shell, job=job, wait_s=10)
+    assert (result.data["running"], result.data["exit_code"]) == (False, 0)
+    assert not (await call(ShellKill, shell, job=job)).data["running"]

@@ -26,6 +26,8 @@ async def test_the_list_is_repeated_with_its_state(tmp_path: Path) -> None:
     assert text == "1 of 3 done\n[x] read the code\n[>] fix\n[ ] test"
     assert items[0] == {"content": "read the code", "status": "completed"}
     assert await keep(tmp_path) == ("The list is empty", [])
+    given_up, _ = await keep(tmp_path, ("read", "completed"), ("fix", "cancelled"), ("test", "pending"))
+    assert given_up.startswith("1 of 2 done\n"), "what was given up is neither done nor to be done"
 
 
 @pytest.mark.parametrize(
