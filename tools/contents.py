@@ -9,6 +9,7 @@ from tools.confinement import locate, workspace_path
 from tools.encodings import Binary
 from tools.errors import ToolError
 from tools.files import MAX_FILE_BYTES, NotFound, list_directory, read_bytes, stat
+from tools.result import FileChange
 from tools.text import Text, visible
 from tools.workspace import Workspace
 
@@ -55,6 +56,13 @@ def content(workspace: Workspace, path: str, limit: int = MAX_FILE_BYTES) -> Con
         text = buffer.text.encode("utf-8", "surrogatepass")
         return Content(entry.path, text, entry.mode, entry.links, unsaved=True)
     return Content(entry.path, data, entry.mode, entry.links)
+
+
+def change_to(current: Content | None, path: str, data: bytes) -> FileChange:
+    """A file's change to new bytes; None = there was no file."""
+    if current is None:
+        return FileChange(path, None, data)
+    return FileChange(path, current.data, data, current.mode)
 
 
 def missing(workspace: Workspace, path: str) -> NotFound:

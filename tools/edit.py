@@ -20,7 +20,7 @@ from tools.applying import (
     Unfit,
     apply_edits,
 )
-from tools.contents import Content, canonical, content, missing
+from tools.contents import Content, canonical, change_to, content, missing
 from tools.echo import echo
 from tools.errors import EnvironmentFault, ToolError
 from tools.files import Changed, NotFound, create, replace
@@ -93,9 +93,7 @@ class _Prepared:
 
     @property
     def change(self) -> FileChange:
-        if self.content is None:
-            return FileChange(self.path, None, self.data)
-        return FileChange(self.path, self.content.data, self.data, self.content.mode)
+        return change_to(self.content, self.path, self.data)
 
 
 class Edit(Tool):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from tools.applying import EditError, NoChange, Refused, Unfit
-from tools.contents import Content, canonical, content
+from tools.contents import Content, canonical, change_to, content
 from tools.diff import unified_diff
 from tools.echo import echo
 from tools.encodings import UTF8, Binary, Encoding
@@ -41,9 +41,7 @@ class _Prepared:
 
     @property
     def change(self) -> FileChange:
-        if self.content is None:
-            return FileChange(self.path, None, self.data)
-        return FileChange(self.path, self.content.data, self.data, self.content.mode)
+        return change_to(self.content, self.path, self.data)
 
 
 class Write(Tool):
