@@ -244,8 +244,7 @@ def test_no_pattern_breaks_the_matcher(pattern: list[str], path: list[str]) -> N
         alternatives = patterns("/".join(pattern))
     except InvalidArguments:
         return
-    for one in alternatives:
-        one.matches(path)
+    assert all(one.matches(path) in (True, False) for one in alternatives)
 
 
 def test_no_pattern_takes_long() -> None:

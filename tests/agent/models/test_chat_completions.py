@@ -271,6 +271,7 @@ async def test_leaving_the_loop_early_closes_the_stream(script: Any) -> None:
             async for _ in stream:
                 break
         await asyncio.to_thread(model.wait, lambda m: m.cut == 1)
+        assert (model.cut, model.streaming) == (1, 0)
 
 
 async def test_a_connection_is_used_again(script: Any) -> None:

@@ -118,9 +118,10 @@ async def test_the_open_files_of_a_prompt_are_seen_and_their_text_is_not_in_the_
     "editor", [None, 5, "x", [], {"openFiles": 5}, {"openFiles": [5, None, {"dirty": True}]}]
 )
 async def test_an_absurd_editor_context_harms_nothing(serve: Any, editor: Any) -> None:
-    server, _ = await serve(["Done."])
+    server, model = await serve(["Done."])
     async with server.client() as client:
         await run(client, server, _meta={"etude": {"editor": editor}})
+        assert client.text() == "Done." and len(model.requests) == 1
 
 
 def test_the_log_keeps_what_has_the_expected_shape_and_no_text_of_open_files() -> None:

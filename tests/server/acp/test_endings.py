@@ -60,6 +60,8 @@ async def test_a_client_that_closes_a_session_and_leaves_leaves_nothing_behind(s
         await client.call("session/resume", sessionId=session, cwd="/", mcpServers=[])
         await client.call("session/set_mode", sessionId=session, modeId="ask")
         await client.call("session/delete", sessionId=session)
+        assert session not in server.hub.sessions
+        assert await server.store.sessions() == []
 
 
 async def test_a_session_of_another_server_is_not_deleted_and_says_why(serve: Any) -> None:
