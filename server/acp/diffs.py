@@ -11,9 +11,13 @@ CONTEXT_LINES = 3
 
 
 async def diff_content(
-    edit: dict[str, Any], path: str, read_blob: Callable[[str], Awaitable[bytes]]
+    edit: dict[str, Any],
+    path: str,
+    read_blob: Callable[[str], Awaitable[bytes]],
+    whole: int | None = None,
 ) -> dict[str, Any]:
-    """One content item for an `edit` event. Binary or huge changes become a sentence."""
+    """One content item for an `edit` event, as `text_diff` makes it. Binary or huge changes become a
+    sentence."""
     sizes = [side["size"] for side in (edit.get("before"), edit.get("after")) if side]
     if sum(sizes) > 8 << 20:
         return _sentence(edit, path, "too large to show")
@@ -28,13 +32,16 @@ async def diff_content(
         return _sentence(edit, path, "its content is not stored any more")
     except StoreError:
         return _sentence(edit, path, "its content could not be read")
-    return text_diff(path, old, new) or _sentence(edit, path, "too large to show")
+    return text_diff(path, old, new, whole) or _sentence(edit, path, "too large to show")
 
 
-def text_diff(path: str, old: str | None, new: str | None) -> dict[str, Any] | None:
-    """A `diff` item of two texts (None = no such file), or None if even the changed part is too large."""
+def text_diff(path: str, old: str | None, new: str | None, whole: int | None = None) -> dict[str, Any] | None:
+    """A `diff` item of two texts (None = no such file), or None if even the changed part is too large.
+
+    Texts of more than `whole` characters together (`WHOLE_LIMIT`) are shown by what changed in them.
+    """
     line = None
-    if len(old or "") + len(new or "") > WHOLE_LIMIT:
+    if len(old or "") + len(new or "") > (WHOLE_LIMIT if whole is None else whole):
         line, old, new = _changed_part(old or "", new or "")
         if len(old) + len(new) > WHOLE_LIMIT:
             return None

@@ -15,6 +15,9 @@ from server.wire import to_json
 
 OUTPUT_TAIL = 8192
 """Characters of a running call's output that a plain client is shown (its updates replace each other)."""
+CALL_SMALL, CALL_WHOLE = 64 << 10, 1 << 20
+"""Characters of one call's diffs up to which each comes at once, and from which on files are shown by what
+changed in them."""
 DATA_LIMIT = 4096
 """Bytes of an event's data that travel with `_etude/event`; the rest is read over REST."""
 
@@ -44,7 +47,21 @@ class Shown:
 class _Call:
     name: str = ""
     diffs: list[Dict] = field(default_factory=list)
+    size: int = 0
+    """Characters of its diffs."""
+    sent: tuple[int, int] = (0, 0)
+    """How many of its diffs, and how many characters, the last update held."""
     output: str = ""
+
+    def add(self, item: Dict) -> bool:
+        """Take up a diff; whether all of them are to be sent now. Each update replaces the one before, so
+        that sending them all with each of many files would take quadratic room."""
+        self.diffs.append(item)
+        self.size += sum(len(item.get(side) or "") for side in ("oldText", "newText"))
+        now = self.size <= CALL_SMALL or self.size >= 2 * self.sent[1]
+        if now:
+            self.sent = len(self.diffs), self.size
+        return now
 
 
 @dataclass(slots=True)
@@ -166,13 +183,14 @@ class Presenter:
     async def _edit(self, event: Event) -> Dict:
         data = event.data
         call = self.calls.setdefault(data["call_id"], _Call())
-        call.diffs.append(await diff_content(data, self._path(data["path"]), self.read_blob))
-        return {
+        whole = None if call.size < CALL_WHOLE else 0
+        now = call.add(await diff_content(data, self._path(data["path"]), self.read_blob, whole))
+        update: Dict = {
             "sessionUpdate": "tool_call_update",
             "toolCallId": data["call_id"],
             "status": "in_progress",
-            "content": list(call.diffs),
         }
+        return {**update, "content": list(call.diffs)} if now else update
 
     def _tool_result(self, event: Event, data: Dict) -> list[Dict]:
         call = self.calls.pop(data["call_id"], None)
@@ -183,6 +201,8 @@ class Presenter:
         }
         if call is None or not call.diffs:
             update["content"] = [_content(data["text"])]
+        elif call.sent[0] < len(call.diffs):
+            update["content"] = list(call.diffs)
         facts = {key: data[key] for key in ("error", "synthetic", "output") if data.get(key)}
         if raw := {**data.get("data", {}), **facts}:
             update["rawOutput"] = raw

@@ -447,4 +447,9 @@ async def test_a_patch_of_many_large_files_closes_no_client_that_reads(serve: An
         session = await client.new_session(server.workspace)
         assert (await prompt(client, session))["stopReason"] == "end_turn"
         assert Received.of(client, session).last == (await server.store.session(session)).last_seq
-        assert len([update for update in client.updates("tool_call_update") if "other" in str(update)]) >= 90
+        updates = [update["update"] for update in client.updates("tool_call_update")]
+        shown = [update for update in updates if "other" in str(update.get("content"))]
+        paths = {item["path"] for item in shown[-1]["content"]}
+        assert len(paths) == 90, "the last update holds the diff of every file"
+        assert shown[0]["content"][0]["newText"].count("\n") == 5000, "the first ones are shown whole"
+        assert sum(len(str(update)) for update in shown) < 4 * len(str(shown[-1])) < 8_000_000
