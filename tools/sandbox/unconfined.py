@@ -8,6 +8,7 @@ and ends all of it when the server dies, asks for it (SIGTERM), or the program e
 import ctypes
 import os
 import sys
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _SIGKILL, _SIGPIPE, _SIGTERM, _SIGCHLD, _SIGXFSZ = 9, 13, 15, 17, 25
 _BLOCK, _UNBLOCK = 0, 1
+_ROUND_S, _PATIENCE_S = 0.001, 10.0
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -41,13 +43,14 @@ def _below(pid: int) -> list[int]:
 
 
 def _end_all() -> None:
-    """Kill until nothing is left: what forks meanwhile is adopted by us and found in the next round."""
+    """Kill until nothing is left: what forks meanwhile is adopted by us and found in the next round.
+
+    That we have no child is what says so; the list of those below may miss one that is just changing hands.
+    """
     me = os.getpid()
-    for _ in range(1000):
-        left = _below(me)
-        if not left:
-            return
-        for pid in left:
+    deadline = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < deadline:
+        for pid in _below(me):
             try:
                 os.kill(pid, _SIGKILL)
             except (ProcessLookupError, PermissionError):
@@ -57,6 +60,7 @@ def _end_all() -> None:
                 pass
         except ChildProcessError:
             return
+        time.sleep(_ROUND_S)
 
 
 def guard(server: int, begin: "Callable[[], None]") -> None:
