@@ -5,10 +5,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
-Capability = Literal["logprobs", "versions", "prefix_cache", "constraint", "score", "load"]
+import numpy as np
+from numpy.typing import NDArray
 
-Finish = Literal["eos", "stop", "length"]
-"""`eos`: an end token came (it is the last id). `stop`: `on_token` asked for it. `length`: no room left."""
+Capability = Literal[
+    "logprobs", "versions", "routes", "prefix_cache", "constraint", "score", "pause", "load", "delta"
+]
+
+Finish = Literal["eos", "stop", "length", "deadline", "aborted"]
+"""`eos`: an end token came (it is the last id). `stop`: `on_token` asked for it. `length`: no room left.
+`deadline`: the job's time was up. `aborted`: `pause("abort")` ended it; what was drawn is there."""
+
+PauseMode = Literal["keep", "wait", "abort"]
+"""What becomes of running generations: they stand still between two tokens and go on after `resume`; they
+are finished first; they end now with what they have."""
+
+CacheMode = Literal["keep", "recompute"]
+"""After new weights came: running generations go on from the old weights' keys and values, or these are
+computed anew from their ids before the next token."""
 
 
 class EngineError(Exception):
@@ -36,7 +50,9 @@ class Completion:
 
     A log-prob is log softmax(logits / temperature) of the id over the whole vocabulary, in fp32; at
     temperature 0 it is taken at temperature 1. Neither `top_p` nor a constraint renormalises it: it is
-    always the policy's own. `routes` is None for models without experts. `cached` counts the prompt ids
+    always the policy's own. `routes` `[prompt + completion - 1, MoE layers, k]` (int16) are the experts each
+    consumed id was sent to, -1 where that is not known, None for models
+    without experts. `cached` counts the prompt ids
     whose keys and values were reused instead of computed. `first_token_s` is the time from the start of
     the work to the first id.
     """
@@ -45,7 +61,7 @@ class Completion:
     logprobs: list[float]
     versions: list[int]
     finish_reason: Finish
-    routes: None = None
+    routes: NDArray[np.int16] | None = None
     cached: int = 0
     constrained: bool = False
     first_token_s: float | None = None
@@ -82,6 +98,8 @@ class Job:
     sampling: Sampling = field(default_factory=Sampling)
     opening: Sequence[int] = ()
     constraint: Constraint | None = None
+    deadline_s: float | None = None
+    """Seconds from its arrival after which the job ends with what it has."""
 
 
 class Engine(Protocol):
@@ -103,8 +121,21 @@ class Engine(Protocol):
         """The summed log-prob of each continuation after `ids`, at temperature 1."""
         ...
 
-    async def load(self, path: Path, version: int) -> None:
-        """Replace the weights by those of a Hugging Face folder, between two generations."""
+    async def pause(self, mode: PauseMode = "keep") -> None:
+        """Return when no forward pass runs and none will begin before `resume`."""
+        ...
+
+    async def resume(self) -> None: ...
+
+    async def load(self, path: Path, version: int, cache: CacheMode = "recompute") -> None:
+        """Replace the weights between two tokens; running generations go on and record the new version.
+
+        `path` is a Hugging Face folder, or a policy version's folder that holds a delta to the version that
+        is loaded now (`agent.engine.policies`). Finished requests' keys and values are not used again.
+
+        Raises:
+            EngineError: it cannot be loaded; the old weights stay.
+        """
         ...
 
     async def close(self) -> None: ...
