@@ -183,6 +183,8 @@ class Batch:
         self.objects = objects
         self.written = 0
         """Bytes on disk, compressed."""
+        self.committed = 0
+        """Of these, what a commit made durable."""
         self._new: dict[str, Path] = {}
         self._compressor = zstandard.ZstdCompressor(level=LEVEL)
 
@@ -227,6 +229,10 @@ class Batch:
             self._new[name] = path
         return name, total
 
+    def __len__(self) -> int:
+        """How many objects a commit would make durable."""
+        return len(self._new)
+
     def commit(self) -> None:
         """Make everything put so far durable, then visible under its name.
 
@@ -249,6 +255,7 @@ class Batch:
                 with suppress(FileNotFoundError):
                     path.unlink()
             raise unwritable(self.objects.folder, error) from error
+        self.committed = self.written
 
     def discard(self) -> None:
         """Forget what was put and not committed."""
