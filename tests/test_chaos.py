@@ -3,14 +3,11 @@
 `ETUDE_TEST_CHAOS_STEPS` is their number; `make test-long` runs a thousand.
 """
 
-import ctypes
-import gc
 import os
 from collections import Counter
 from pathlib import Path
 from statistics import median
 
-import psutil
 import pytest
 
 from agent import ask
@@ -20,6 +17,7 @@ from agent.models.settings import ModelSettings
 from agent.session import Session
 from server.store import Store
 from tests.support.chaos_model import ChaosModel
+from tests.support.held import held
 from tests.support.results import keep
 from tools.sandbox.policy import SandboxPolicy
 from tools.snapshots import SnapshotStore
@@ -34,6 +32,9 @@ FILES = {
     "sub/c.py": "c = 3\n",
     "ü.py": "x = 1\n",
 }
+LARGE_BYTES = 16 << 20
+SMALL_OBJECTS = 100_000
+"""What may be held more at the end than at the start: a hundredth of what passed through."""
 HONEST = {"end_turn", "max_steps", "malformed", "model_error", "overlong"}
 
 
@@ -42,7 +43,7 @@ HONEST = {"end_turn", "max_steps", "malformed", "model_error", "overlong"}
 @pytest.mark.parametrize("seed", [1])
 async def test_chaos(tmp_path: Path, seed: int) -> None:
     reasons: Counter[str] = Counter()
-    growth: list[int] = []
+    growth: list[tuple[int, int]] = []
     steps = 0
     store, kept = (
         await Store.open(f"sqlite:///{tmp_path / 'chaos.db'}"),
@@ -60,24 +61,28 @@ async def test_chaos(tmp_path: Path, seed: int) -> None:
                 _assert_pairs(events)
                 _assert_explained(events, root, await _contents(kept, events))
                 reasons.update(e.data["reason"] for e in events if e.type == "turn.ended")
-                model.requests.clear()  # what the endpoint keeps for tests is not the agent's memory
-                growth.append(_held_mib())
+                model.forget()  # what the endpoint keeps for tests is not the agent's memory
+                growth.append(held())
             assert model.errors == []
-            print(f"seed {seed}: {steps} steps, ends {dict(reasons)}, kinds {model.kinds}, RSS MiB {growth}")
+            mib = [(large >> 20, small) for large, small in growth]
+            print(f"seed {seed}: {steps} steps, ends {dict(reasons)}, kinds {model.kinds}, held {mib}")
     finally:
         await store.close()
-    keep("chaos", seed, steps=steps, ends=dict(reasons), kinds=model.kinds, resident_mib=growth)
+    large, small = zip(*growth, strict=True)
+    keep(
+        "chaos",
+        seed,
+        steps=steps,
+        ends=dict(reasons),
+        kinds=model.kinds,
+        large_bytes=large,
+        small_objects=small,
+    )
     assert set(reasons) <= HONEST
     assert steps >= STEPS * 0.8
     quarter = len(growth) // 4
-    assert median(growth[-quarter:]) - median(growth[:quarter]) < 64
-
-
-def _held_mib() -> int:
-    """Resident memory without what the allocator keeps for later: that is not held by anyone."""
-    gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)
-    return psutil.Process().memory_info().rss >> 20
+    assert median(large[-quarter:]) - median(large[:quarter]) < LARGE_BYTES
+    assert median(small[-quarter:]) - median(small[:quarter]) < SMALL_OBJECTS
 
 
 async def _session(

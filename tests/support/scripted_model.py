@@ -125,6 +125,12 @@ class ScriptedModel:
             self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(10)
 
+    def forget(self) -> None:
+        """Keep nothing of the requests so far; call it while none is under way."""
+        self.requests.clear()
+        self.headers.clear()
+        self._prompts.clear()
+
     def wait(self, condition: Callable[["ScriptedModel"], bool], seconds: float = 5) -> None:
         """Block until the endpoint has seen what is asked for. Raises `TimeoutError`."""
         deadline = time.monotonic() + seconds
