@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from agent.content import render
 from agent.events import PromptRef
@@ -33,28 +33,40 @@ class Context:
         )
 
 
-def items(state: State, steered: list[Waiting]) -> list[dict[str, Any]]:
+def items(
+    state: State, steered: list[Waiting], messages: list[dict[str, Any]] | None = None
+) -> list[dict[str, Any]]:
     """The prompt as a list that grows at its end: system message, tools, then the conversation."""
     waiting = [{"role": "user", "content": render(item.text, item.blocks, item.editor)} for item in steered]
     head = [{"role": "system", "content": state.system or ""}, {"tools": state.tools or []}]
-    return [*head, *state.messages, *waiting]
+    return [*head, *(state.messages if messages is None else messages), *waiting]
 
 
-async def build(session: Session) -> Context:
-    """The next request of a session, and what it shares with the last stored one."""
-    state, steered = session.state, list(session.state.steered)
+async def build(
+    session: Session,
+    *,
+    messages: list[dict[str, Any]] | None = None,
+    max_tokens: int | None = None,
+    purpose: Literal["step", "summary"] = "step",
+) -> Context:
+    """The next request of a session, and what it shares with the last stored one.
+
+    `messages` takes the place of the conversation; steering messages then wait for the next step.
+    """
+    state, steered = session.state, list(session.state.steered) if messages is None else []
     if session.node is None and state.prompt_node is not None:
         with suppress(KeyError):  # prompts that were not kept (an import): this one is stored whole
             session.node = await restore(state.prompt_node, session.log.blob)
-    prompt = items(state, steered)
+    prompt = items(state, steered, messages)
     node, blobs = chain(session.node, prompt)
-    messages, tools = split(prompt)
+    sent, tools = split(prompt)
     return Context(
         request=Request(
             session_id=session.id,
-            messages=messages,
+            messages=sent,
             tools=tools,
-            sampling=Sampling(max_tokens=session.max_output),
+            sampling=Sampling(max_tokens=max_tokens or session.max_output),
+            purpose=purpose,
         ),
         node=node,
         blobs=blobs,

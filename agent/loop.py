@@ -20,6 +20,7 @@ from agent.log import LogError
 from agent.models.client import ContextOverflow, ModelError
 from agent.session import Session
 from agent.step import generate
+from agent.summary.summaries import Summaries
 from agent.undo import finish_changes
 from agent.workspace_facts import Facts
 from tools.errors import EnvironmentFault
@@ -150,8 +151,11 @@ async def _begin(session: Session, turn: int, limit: int) -> None:
 
 async def _steps(session: Session, turn: int, facts: Facts, checkpoints: Checkpoints, limit: int) -> End:
     watch = Watch()
+    summaries = Summaries(session, turn)
     for step in range(1, limit + 1):
-        generation = await generate(session, turn, step)
+        generation = await _step(session, turn, step, summaries)
+        if isinstance(generation, End):
+            return generation
         if generation.calls:
             changing = may_change(session, generation)
             if changing:
@@ -159,6 +163,7 @@ async def _steps(session: Session, turn: int, facts: Facts, checkpoints: Checkpo
                 await checkpoints.ahead(generation, step)
             refusal = watch.repetition(generation)
             outcomes = await run_calls(session, generation, turn, step, refuse=refusal)
+            summaries.stepped(generation, outcomes)
             if changing:
                 await checkpoints.after(generation, step)
             if end := await watch.after_calls(session, outcomes):
@@ -166,6 +171,17 @@ async def _steps(session: Session, turn: int, facts: Facts, checkpoints: Checkpo
         elif end := watch.after_answer(session, generation):
             return end
     return End("max_steps", f"the turn reached its limit of {limit} steps")
+
+
+async def _step(session: Session, turn: int, step: int, summaries: Summaries) -> Generation | End:
+    """The generation of a step, from a conversation that fits: summarised first where it does not."""
+    why = await summaries.ahead(step)
+    while why is None:
+        try:
+            return await generate(session, turn, step)
+        except ContextOverflow as error:
+            why = await summaries.overflowed(step, error)
+    return End("overlong", why)
 
 
 class Watch:

@@ -39,8 +39,9 @@ Listener = Callable[[Event | Live], None]
 class Session:
     """The single writer of one session's log.
 
-    `max_steps` bounds the model calls of a turn, `max_output` the completion tokens of a call
-    (None: the engine's own limit).
+    `max_steps` bounds the steps of a turn, `max_output` the completion tokens of one (None: the engine's
+    own limit). A prompt above `summarize_at` of the window is summarised, at most `max_summaries` times in a
+    turn.
     """
 
     def __init__(
@@ -53,6 +54,8 @@ class Session:
         *,
         max_steps: int = 200,
         max_output: int | None = None,
+        summarize_at: float = 0.8,
+        max_summaries: int = 20,
         redactor: Redactor | None = None,
         mcp: McpServers | None = None,
         question: AskUser | None = None,
@@ -61,6 +64,7 @@ class Session:
         self.redaction = Redaction(redactor or Redactor(), workspace)
         self.ask = self.redaction.asking(ask)
         self.max_steps, self.max_output = max_steps, max_output
+        self.summarize_at, self.max_summaries = summarize_at, max_summaries
         self.state = fold(events)
         self.workspace.seen = self.state.seen
         self.workspace.output_limit = OUTPUT_LIMITS[self.state.profile]

@@ -8,6 +8,8 @@ import orjson
 
 from agent.content import render
 from agent.events import Event, Mode, Usage
+from agent.summary.ledger import Ledger
+from agent.summary.size import BYTES_PER_TOKEN, ratio_of
 from tools.text import shortened, visible
 
 ARGUMENT_LIMIT = 65_536
@@ -37,8 +39,9 @@ class Waiting:
 class State:
     """Everything the loop, the hub and the clients need to know of a session.
 
-    `messages` is the conversation in the chat-completions format without the system message; it only
-    ever grows, so consecutive requests share their prefix.
+    `messages` is the conversation of the present segment in the chat-completions format, without the system
+    message; until a summary begins the next segment it only grows, so that consecutive requests share their
+    prefix.
     """
 
     workspace: str = ""
@@ -88,6 +91,17 @@ class State:
     usage: Usage = field(default_factory=Usage)
     cost: float | None = None
     context_tokens: int = 0
+    segment: int = 1
+    ledger: Ledger = field(default_factory=Ledger)
+    """What is kept across summaries."""
+    counted: int = 0
+    """Messages of the present segment that `counted_tokens` includes."""
+    counted_tokens: int = 0
+    """What the last step's usage says of the prompt up to there; 0 = nothing."""
+    ratio: float = BYTES_PER_TOKEN
+    """Bytes of a prompt per token, as last measured."""
+    asking_seq: int = 0
+    """The `prompt` event of `asking`."""
     end_reason: str | None = None
 
     def apply(self, event: Event) -> None:
@@ -97,6 +111,7 @@ class State:
         handler = _HANDLERS.get(event.type)
         if handler is not None:
             handler(self, event, data)
+        self.ledger.apply(event)
 
 
 def fold(events: Iterable[Event]) -> State:
@@ -155,7 +170,7 @@ def _prompt(state: State, event: Event, data: dict[str, Any]) -> None:
     state.accepted.setdefault(data["message_id"], (event.seq, "turn"))
     message = _user(data["text"], data.get("blocks", []), data.get("editor"))
     state.messages.append(message)
-    state.asking = message["content"]
+    state.asking, state.asking_seq = message["content"], event.seq
     _note(state)
     state.title = state.title or title_of(data["text"])
     state.running, state.end_reason, state.steps = True, None, 0
@@ -175,6 +190,9 @@ def _text(state: State, event: Event, data: dict[str, Any]) -> None:
 
 
 def _generation(state: State, event: Event, data: dict[str, Any]) -> None:
+    usage = _counted(state, data)
+    if data.get("purpose") == "summary":
+        return  # what it wrote comes with the `summary` event, if it was taken
     if state.asking is not None:
         state.asking, state.edited = None, {}
     _take_steered(state, data.get("steered"))
@@ -196,13 +214,32 @@ def _generation(state: State, event: Event, data: dict[str, Any]) -> None:
     state.pending_calls = {call["id"]: call["name"] for call in calls}
     state.announced = set()
     state.partial, state.partial_id = "", None
+    if usage.input is not None:
+        state.context_tokens = usage.input + (usage.output or 0)
+        # Thoughts are not sent again.
+        state.counted, state.counted_tokens = (
+            len(state.messages),
+            state.context_tokens - (usage.reasoning or 0),
+        )
+
+
+def _counted(state: State, data: dict[str, Any]) -> Usage:
+    """Add up what a model call took, whatever it was for."""
     state.prompt_node = data["prompt"]["node"]
     usage = Usage.model_validate(data.get("usage", {}))
     state.usage = add_usage(state.usage, usage)
     if data.get("cost") is not None:
         state.cost = (state.cost or 0.0) + data["cost"]
-    if usage.input is not None:
-        state.context_tokens = usage.input + (usage.output or 0)
+    state.ratio = ratio_of(data["prompt"]["bytes"], usage.input) or state.ratio
+    return usage
+
+
+def _summary(state: State, event: Event, data: dict[str, Any]) -> None:
+    """A new segment: its conversation is in the event, whole."""
+    state.messages = [dict(message) for message in data["messages"]]
+    state.segment = data["segment"]
+    state.instructions = set()  # their text is gone with the old conversation: they are shown again
+    state.counted, state.counted_tokens = 0, 0
 
 
 def _tool_call(state: State, event: Event, data: dict[str, Any]) -> None:
@@ -315,6 +352,7 @@ _HANDLERS = {
     "tool.call": _tool_call,
     "tool.result": _tool_result,
     "todo": _todo,
+    "summary": _summary,
     "user_edit": _user_edit,
     "checkpoint": _checkpoint,
     "restored": _restored,

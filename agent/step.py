@@ -19,8 +19,10 @@ TRIES = 3
 """How often a generation that broke off midway is made again."""
 
 
-async def generate(session: Session, turn: int, step: int) -> Generation:
-    """Sample once and record the generation.
+async def generate(session: Session, turn: int, step: int, context: Context | None = None) -> Generation:
+    """Sample once and record the generation. Without a `context` it is the session's next step.
+
+    What answers a request to summarise is not streamed: it is no message to the user.
 
     Raises:
         ModelError: the model could not answer; what it had streamed stays in the log.
@@ -28,7 +30,7 @@ async def generate(session: Session, turn: int, step: int) -> Generation:
     """
     for attempt in range(1, TRIES + 1):
         try:
-            return await _sample(session, turn, step)
+            return await _sample(session, turn, step, context)
         except ModelError as error:
             if not error.retryable or attempt == TRIES:
                 raise
@@ -37,8 +39,9 @@ async def generate(session: Session, turn: int, step: int) -> Generation:
     raise AssertionError("unreachable: the last try returns or raises")
 
 
-async def _sample(session: Session, turn: int, step: int) -> Generation:
-    context, message_id, started = await build(session), str(ULID()), now()
+async def _sample(session: Session, turn: int, step: int, context: Context | None) -> Generation:
+    context = context or await build(session)
+    message_id, started, shown = str(ULID()), now(), context.request.purpose == "step"
     text = Stream(session, "text", message_id, turn, step)
     # An id of its own: offsets of thoughts and of text are counted apart, and marks name the id alone.
     thought = Stream(session, "thought", str(ULID()), turn, step)
@@ -50,7 +53,8 @@ async def _sample(session: Session, turn: int, step: int) -> Generation:
                 match chunk:
                     case Delta():
                         first = first or now()
-                        (text if chunk.kind == "text" else thought).push(chunk.text)
+                        if shown:
+                            (text if chunk.kind == "text" else thought).push(chunk.text)
                         await asyncio.sleep(0)  # whoever watches is sent it before more is read
                     case Retry():
                         await _note_retry(session, turn, step, chunk.message, chunk.attempt)
@@ -113,6 +117,8 @@ def _record(
         first_token=first,
         ended=now(),
         retries=completion.retries,
+        segment=session.state.segment,
+        purpose=context.request.purpose,
         steered=context.steered,
     )
 

@@ -170,7 +170,7 @@ class Opener:
             )
             ask, question = partial(ask_permission, live), partial(ask_user, live)
             model = await self._model_or_reason(_last_model(events))
-            steps = settings.agent.max_steps
+            agent = settings.agent
             servers = (*_specs(settings, settings.mcp), *live.mcp)
             mcp = McpServers(servers, root, _specs(settings, settings.proposed))
             redactor = await asyncio.to_thread(self.secrets.redactor, events, servers)
@@ -178,7 +178,8 @@ class Opener:
             def fold() -> Session:
                 return Session(
                     lease, events, workspace, model, ask,
-                    max_steps=steps, mcp=mcp, redactor=redactor, question=question,
+                    max_steps=agent.max_steps, summarize_at=agent.summarize_at,
+                    max_summaries=agent.max_summaries, mcp=mcp, redactor=redactor, question=question,
                 )  # fmt: skip
 
             session = await asyncio.to_thread(fold) if len(events) > LONG else fold()

@@ -57,7 +57,7 @@ class AgentSettings(Table):
     summarize_at: float = Field(
         default=0.8, gt=0, le=0.95, description="share of the window that triggers a self-summary"
     )
-    max_summaries: int = Field(default=3, ge=0, le=1000, description="self-summaries in one turn")
+    max_summaries: int = Field(default=20, ge=0, le=1000, description="self-summaries in one turn")
 
 
 class SandboxSettings(Table):

@@ -18,6 +18,7 @@ from tools.shell import Shell
 from tools.shell_kill import ShellKill
 from tools.shell_read import ShellRead
 from tools.shell_send import ShellSend
+from tools.summarize import Summarize
 from tools.symbols import Symbols
 from tools.todo import Todo
 from tools.tool import Tool
@@ -51,6 +52,7 @@ TOOLS: dict[str, Tool] = {
         Diagnostics(),
         Todo(),
         Ask(),
+        Summarize(),
     )
 }
 """All of them, in the order in which prompts list them."""

@@ -22,6 +22,7 @@ from agent.events.conversation import (
     Queued,
     SessionCreated,
     Steered,
+    Summary,
     Todo,
 )
 from agent.events.event import BARRIERS, RECORDS, VERSION, Draft, Event, EventType, Live, draft
@@ -71,6 +72,7 @@ __all__ = [
     "Restored",
     "SessionCreated",
     "Steered",
+    "Summary",
     "Synthetic",
     "Text",
     "Thought",

@@ -75,6 +75,48 @@ class Todo(Record):
     """`{content, status}`; status is `pending`, `in_progress`, `completed` or `cancelled`."""
 
 
+Trigger = Literal["budget", "tool", "overflow"]
+"""What a summary was made for: the share of the window was used up, the model asked, the model refused."""
+
+
+class RefusedSummary(Record):
+    """A summary that the model wrote and that was not taken."""
+
+    generation: str
+    reason: str
+
+
+class Summary(Record):
+    """A new segment begins: `messages` is its whole conversation, in the place of all that was there before.
+
+    Token counts named `_before` and `_after` are estimates of the two prompts; `input` and `output` are what
+    was reported for the request. In a `fallback` the model's own words are missing: the newest steps that fit
+    are kept instead.
+    """
+
+    trigger: Trigger
+    segment_before: int
+    segment: int
+    number: int
+    """How many summaries the session has with this one."""
+    generation: str | None = None
+    """The generation that wrote `text`."""
+    text: str = ""
+    fallback: bool = False
+    pruned: bool = False
+    """The request to summarise left out part of the conversation, because the whole did not fit."""
+    refused: list[RefusedSummary] = Field(default_factory=list)
+    input: int | None = None
+    output: int | None = None
+    tokens_before: int
+    tokens_after: int
+    dropped: int = 0
+    """Messages of the old segment that are not in the new one."""
+    kept: int = 0
+    """Messages of the old segment that are in the new one as they were, or shortened."""
+    messages: list[dict[str, Any]]
+
+
 class Feedback(Record):
     """What a person thinks of a hunk, a message or a turn. `target` names it, e.g. `{"turn": 3}`."""
 

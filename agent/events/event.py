@@ -14,6 +14,7 @@ from agent.events.conversation import (
     Queued,
     SessionCreated,
     Steered,
+    Summary,
     Todo,
 )
 from agent.events.record import Record, now
@@ -76,6 +77,7 @@ RECORDS: Final[dict[str, type[Record]]] = {
     "workspace": WorkspaceState,
     "question": QuestionAsked,
     "todo": Todo,
+    "summary": Summary,
     "approval.requested": ApprovalRequested,
     "approval.resolved": ApprovalResolved,
     "config.changed": ConfigChanged,

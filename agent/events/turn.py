@@ -105,6 +105,11 @@ class Generation(Record):
     first_token: int | None = None
     ended: int
     retries: int = 0
+    segment: int = 1
+    """Which segment of the session its prompt belongs to; a `summary` event begins the next one."""
+    purpose: Literal["step", "summary"] = "step"
+    """What it was for: a step of the turn, or a request to summarise, whose answer is in no later prompt as
+    it stands; the `summary` event that follows names it."""
     steered: list[int] = Field(default_factory=list)
     """Sequence numbers of the steering messages that its prompt took up, after the earlier messages."""
 

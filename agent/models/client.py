@@ -41,6 +41,8 @@ class Request:
     messages: list[dict[str, Any]]
     tools: list[dict[str, Any]]
     sampling: Sampling = field(default_factory=Sampling)
+    purpose: Literal["step", "summary"] = "step"
+    """A summary is sent the tools of the steps before it, so that its prompt begins like theirs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,7 +140,7 @@ class LocalModel:
     async def _route(self, opened: "OpenedModel", request: Request, room: int) -> list[int]:
         """The opening of the answer where the model prefers a tool to it (`agent.models.routing`)."""
         last = request.messages[-1] if request.messages else {}
-        if opened.router is None or last.get("role") != "user":
+        if opened.router is None or last.get("role") != "user" or request.purpose == "summary":
             return []
         from agent.rendering.chatml import content
 
@@ -216,7 +216,9 @@ async def _generate(
             eos_ids=opened.renderer.end_ids,
         ),
         opening=opening,
-        constraint=opened.constraint(request.tools, request.messages[-1].get("role")),
+        constraint=opened.constraint(
+            request.tools, "tool" if request.purpose == "summary" else request.messages[-1].get("role")
+        ),
     )
     task = asyncio.create_task(opened.engine.generate(job, on_token))
     task.add_done_callback(lambda _: chunks.put_nowait(None))

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Final, Literal
 
-from agent.events import Event, Generation
+from agent.events import Event, Generation, Usage
 from agent.models.client import Chunk, Completion, Delta, ModelError, Price, Request
 
 LoadEvents = Callable[[str], Awaitable[Sequence[Event]]]
@@ -18,7 +18,8 @@ class RecordedModel:
     """Answers the k-th request of a session with the k-th generation of the recording.
 
     The number of answers a conversation already has says where it is, so that a session that is resumed
-    goes on where it was. What the live tools return may differ from the recording: it plays on.
+    goes on where it was. What the live tools return may differ from the recording: it plays on. Summaries are
+    a row of their own: one that is asked for where the recording has none is left out.
     """
 
     def __init__(self, session: str, source: Sequence[Event] | LoadEvents) -> None:
@@ -30,7 +31,7 @@ class RecordedModel:
         self._session = session
         self._source = source
         self._generations: list[Generation] | None = None
-        self._positions: dict[str, int] = {}
+        self._positions: dict[tuple[str, str], int] = {}
 
     async def sample(self, request: Request) -> AsyncGenerator[Chunk, None]:
         """The next generation.
@@ -38,15 +39,20 @@ class RecordedModel:
         Raises:
             ModelError: the recording is over, or cannot be read.
         """
-        generations = await self._read()
+        generations = [one for one in await self._read() if one.purpose == request.purpose]
         answered = sum(message.get("role") == "assistant" for message in request.messages)
-        position = self._positions.setdefault(request.session_id, answered)
+        start = answered if request.purpose == "step" else 0
+        key = (request.session_id, request.purpose)
+        position = self._positions.setdefault(key, start)
+        if request.purpose == "summary" and position >= len(generations):
+            yield Completion(text="", thought="", calls=[], finish="stop", usage=Usage())
+            return
         if position >= len(generations):
             raise ModelError(
                 f"The recording of session {self._session} is over: it has {len(generations)} generations,"
                 f" and number {position + 1} was asked for. Choose another model to go on."
             )
-        self._positions[request.session_id] = position + 1
+        self._positions[key] = position + 1
         recorded = generations[position]
         for kind, text in (("thought", recorded.thought), ("text", recorded.text)):
             for at in range(0, len(text), _PIECE):
