@@ -99,6 +99,7 @@ export class Connection {
         clientCapabilities: {
           fs: { readTextFile: false, writeTextFile: false },
           elicitation: { form: {} },
+          session: { compaction: {} },
           _meta: { etude: { attach: true, steer: true, live: true } },
         },
       });

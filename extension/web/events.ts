@@ -30,7 +30,6 @@ export function eventData(params: Dict): Dict {
 /** The notice an event leaves in the transcript, if any. */
 export function noticeOf(type: string, data: Dict): Pick<Notice, "level" | "text" | "detail"> | null {
   if (type === "turn.ended") return turnEnd(data);
-  if (type === "summary") return { level: "info", text: "Earlier messages were summarised.", detail: text(data["text"]) };
   if (type === "restored") return restored(data);
   // What is wrong with a call stands on its card.
   if (type === "error" && !text(data["call_id"])) {

@@ -36,6 +36,8 @@ export interface Message extends Placed {
   characters: Characters;
   /** Whole blocks by place, for messages that are not streamed. */
   blocks: Map<number, string>;
+  /** What stands above a summary: what it gained. */
+  title?: string;
   /** The turn it belongs to; a second message of the user in one turn was added while it ran. */
   turn: number | undefined;
 }

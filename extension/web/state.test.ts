@@ -31,6 +31,14 @@ const output = (call: string) => (content: string): Dict => ({
   content: [{ type: "content", content: { type: "text", text: content } }],
 });
 
+const summary = (id: string): Dict => ({
+  sessionUpdate: "compaction_update",
+  compactionId: id,
+  status: "completed",
+  summary: [{ type: "text", text: "what matters" }],
+  _meta: { etude: { title: "Earlier messages were summarised: about 9,000 tokens became 1,200" } },
+});
+
 class Script {
   readonly events: Stored[] = [];
   private get next(): number {
@@ -94,6 +102,7 @@ function session(random: Random): Stored[] {
         script.updates({ ...chunk("user_message_chunk")("wait"), messageId: `steer-${key}` });
       }
     }
+    if (random.next() < 0.3) script.updates(summary(`summary-${String(turn)}`));
     script.event("turn.ended", { reason: random.pick(["end_turn", "cancelled", "max_steps"]), steps: 2 });
   }
   return script.events;
@@ -273,4 +282,15 @@ test("frames of no sense change nothing", () => {
   }
   assert.deepEqual(state.ordered(), []);
   assert.equal(state.lastSeq, 0);
+});
+
+test("a summary is one folded message with its sizes", () => {
+  const state = new SessionState(SESSION);
+  state.apply(updateFrame(summary("summary-1"), { seq: 1, term: 1, ts: 1000, turn: 1 }));
+  const [item] = state.ordered();
+  assert.ok(item?.kind === "message");
+  assert.equal(item.speaker, "summary");
+  assert.equal(messageText(item), "what matters");
+  assert.equal(item.title, "Earlier messages were summarised: about 9,000 tokens became 1,200");
+  assert.equal(state.lastSeq, 1);
 });

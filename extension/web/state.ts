@@ -160,6 +160,7 @@ export class SessionState {
       return;
     }
     if (kind === "tool_call" || kind === "tool_call_update") this.toolUpdate(update, mark, at);
+    else if (kind === "compaction_update") this.compaction(update, mark, at);
     else this.fact(kind, update, at);
     this.receive(mark);
   }
@@ -180,10 +181,24 @@ export class SessionState {
     } else if (kind === "usage_update") {
       const cost = number(dict(update["cost"])["amount"]) ?? null;
       this.usage.set(at, { used: number(update["used"]) ?? 0, size: number(update["size"]) ?? 0, cost });
-    } else if (kind === "notice" || kind === "compaction_update") {
-      const words = text(update["text"]) || text(update["message"]) || "Earlier messages were summarised.";
+    } else if (kind === "notice") {
+      const words = text(update["text"]) || text(update["message"]) || "Something happened.";
       this.notice({ level: "info", text: words, detail: "" }, at, undefined);
     }
+  }
+
+  /** A self-summary: what the conversation goes on from, folded. */
+  private compaction(update: Dict, mark: Mark, at: number): void {
+    const message = this.message("summary", text(update["compactionId"]) || `at-${String(at)}`);
+    this.touch(message);
+    message.at = Math.min(message.at, at);
+    message.turn = mark.turn ?? message.turn;
+    if (mark.ts !== undefined) message.time = mark.ts / 1000;
+    const title = text(dict(dict(update["_meta"])["etude"])["title"]);
+    if (title !== "") message.title = title;
+    if (update["summary"] === undefined) return;
+    message.blocks.clear();
+    list(update["summary"]).forEach((block, index) => message.blocks.set(index, blockText(block)));
   }
 
   private chunk(speaker: Speaker, update: Dict, mark: Mark, at: number): void {

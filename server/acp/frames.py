@@ -8,6 +8,7 @@ from typing import Any
 
 from agent.events import Event, Live
 from agent.state import title_of
+from server.acp.compaction import compaction_update, think_call
 from server.acp.connection import notification
 from server.acp.diffs import diff_content
 from server.acp.options import config_options
@@ -41,6 +42,8 @@ class Shown:
     plain: str | None
     kind: str = ""
     """The kind of `session/update`, or empty."""
+    compaction: str | None = None
+    """Instead of the others, for clients that show compactions."""
 
 
 @dataclass(slots=True)
@@ -208,6 +211,9 @@ class Presenter:
             update["rawOutput"] = raw
         return [update]
 
+    def _summary(self, event: Event, data: Dict) -> list[Dict]:
+        return [think_call(data, event.seq)]
+
     def _todo(self, event: Event, data: Dict) -> list[Dict]:
         entries = [
             {
@@ -240,7 +246,10 @@ class Presenter:
             if event.type == "tool.output":
                 tail = self.calls[data["call_id"]].output
                 plain = _update(self.session_id, output_update(data["call_id"], tail), _meta(event, term))
-            shown.append(Shown(frame, plain, update["sessionUpdate"]))
+            own = None
+            if event.type == "summary":
+                own = _update(self.session_id, compaction_update(data, event.seq), meta)
+            shown.append(Shown(frame, plain, update["sessionUpdate"], own))
         return shown
 
     def _event(self, event: Event, term: int) -> str:
@@ -268,6 +277,7 @@ _HANDLERS: dict[str, Callable[[Presenter, Event, Dict], list[Dict]]] = {
     "tool.output": Presenter._tool_output,
     "tool.result": Presenter._tool_result,
     "todo": Presenter._todo,
+    "summary": Presenter._summary,
 }
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agent.events import Event, Live
+from server.acp.compaction import shows_compaction
 from server.acp.connection import Connection, Frame
 from server.acp.frames import Presenter, Shown, stored_frame
 
@@ -154,6 +155,8 @@ class Subscriber:
         own = not self.extended and self.live.wrote(self.connection, event)
         for frame in shown:
             text = frame.extended if self.extended else frame.plain
+            if frame.compaction is not None and shows_compaction(self.connection):
+                text = frame.compaction
             if text is not None and not (own and frame.kind == "user_message_chunk"):
                 self.connection.put(text)
 

@@ -69,7 +69,10 @@ class AcpClient:
     def __init__(self, host: Host, *, forms: bool = False) -> None:
         """`forms`: whether a person can be asked to type an answer."""
         self.host = host
-        self.capabilities: dict[str, Any] = {"_meta": {"etude": {"attach": True}}}
+        self.capabilities: dict[str, Any] = {
+            "session": {"compaction": {}},
+            "_meta": {"etude": {"attach": True}},
+        }
         if forms:
             self.capabilities["elicitation"] = {"form": {}}
         self.inbox: queue.SimpleQueue[Frame | Closed | Interrupt] = queue.SimpleQueue()

@@ -164,6 +164,9 @@ class Screen:
             self._call_update(update)
         elif kind == "plan":
             self._plan(update.get("entries") or [])
+        elif kind == "compaction_update":
+            facts = (update.get("_meta") or {}).get("etude") or {}
+            self.notice(str(facts.get("title") or "earlier messages were summarised"))
         elif kind == "current_mode_update":
             self.notice(f"mode: {update.get('currentModeId')}")
 
@@ -277,8 +280,6 @@ class Screen:
         if type == "error" and not data.get("call_id"):  # what is wrong with a call stands on its card
             again = f" Trying again ({data['retry']})." if data.get("retry") else ""
             self.notice(f"{data.get('message', 'something went wrong')}{again}")
-        elif type == "summary":
-            self.notice("earlier messages were summarised")
 
     # ---- writing
 

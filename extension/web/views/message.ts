@@ -67,7 +67,7 @@ export class FoldedView {
   update(message: Message, growing: boolean): void {
     const text = messageText(message);
     this.pending = { text, growing };
-    setText(this.label, growing ? this.names.growing : this.names.done);
+    setText(this.label, growing ? this.names.growing : (message.title ?? this.names.done));
     setText(this.preview, lastLine(text));
     this.element.classList.toggle("growing", growing);
     this.draw();

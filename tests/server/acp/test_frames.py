@@ -4,6 +4,7 @@ from typing import Any
 
 import orjson
 import pytest
+from acp.schema import SessionNotification
 
 from agent.events import Event
 from server.acp import diffs
@@ -199,3 +200,32 @@ async def test_an_edit_whose_texts_cannot_be_read_is_a_sentence() -> None:
     [frame] = await shown(fold, edit("x.py", "a", "b"))
     [item] = frame["params"]["update"]["content"]
     assert item["content"]["text"].startswith("/w/x.py was changed (its content could not be read")
+
+
+async def test_a_summary_is_a_compaction_or_a_finished_thought() -> None:
+    data = {
+        "trigger": "budget",
+        "segment_before": 1,
+        "segment": 2,
+        "number": 1,
+        "text": "what matters",
+        "tokens_before": 9000,
+        "tokens_after": 1200,
+        "messages": [{"role": "user", "content": "never sent to clients"}],
+    }
+    [frame] = await presenter().show(event("summary", data), 3)
+    assert frame.extended == frame.plain and frame.compaction and "never sent" not in frame.compaction
+    thought = orjson.loads(frame.extended or "")["params"]["update"]
+    assert (thought["sessionUpdate"], thought["kind"], thought["status"]) == (
+        "tool_call",
+        "think",
+        "completed",
+    )
+    assert thought["content"][0]["content"]["text"] == "what matters"
+    assert thought["title"] == "Earlier messages were summarised: about 9,000 tokens became 1,200"
+    SessionNotification.model_validate(orjson.loads(frame.plain or "")["params"])
+    own = orjson.loads(frame.compaction)["params"]
+    assert own["_meta"]["etude"]["seq"] == 5
+    assert own["update"]["compactionId"] == "summary-5" and own["update"]["status"] == "completed"
+    assert own["update"]["summary"] == [{"type": "text", "text": "what matters"}]
+    assert own["update"]["_meta"]["etude"]["tokensAfter"] == 1200
