@@ -1,4 +1,4 @@
-"""A self-summary on the wire: in the form ACP has for it where the client shows that, else a finished call."""
+"""A self-summary on the wire: in ACP's own form for clients that show it, else a finished call."""
 
 from typing import Any
 

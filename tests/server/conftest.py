@@ -24,8 +24,8 @@ def serve() -> Iterator[Serve]:
     """Starts a scripted model and a server that talks to it."""
     with ExitStack() as stack:
 
-        def start(turns: Any, *arguments: str, **options: Any) -> Scripted:
-            model = stack.enter_context(ScriptedModel(turns))
+        def start(turns: Any, *arguments: str, window: int | None = None, **options: Any) -> Scripted:
+            model = stack.enter_context(ScriptedModel(turns, window=window))
             server = stack.enter_context(Served(*arguments, model_url=model.base_url, **options))
             return Scripted(server, model)
 
