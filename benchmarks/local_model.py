@@ -91,7 +91,8 @@ def load(quick: bool) -> Iterable[Measure]:
 async def speed(quick: bool) -> Iterable[Measure]:
     from agent.engine.protocol import Job
     from agent.engine.protocol import Sampling as Drawing
-    from agent.engine.torch_engine import EngineSettings, TorchEngine
+    from agent.engine.scheduler import EngineSettings
+    from agent.engine.torch_engine import TorchEngine
 
     found: list[Measure] = []
     engine = TorchEngine(_provided(), settings=EngineSettings(threads=1, cache_bytes=0))

@@ -11,7 +11,8 @@ from transformers import AutoTokenizer
 
 from agent.engine.grammar import NoCallFirst, ToolCallConstraint, Vocabulary
 from agent.engine.protocol import Constraint
-from agent.engine.torch_engine import EngineSettings, TorchEngine
+from agent.engine.scheduler import EngineSettings
+from agent.engine.torch_engine import TorchEngine
 from agent.models.routing import Router
 from agent.rendering.chatml import ChatML
 from agent.rendering.codec import Codec

@@ -10,7 +10,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from agent.engine.protocol import Completion, EngineBusy, EngineError, Job, Sampling
-from agent.engine.torch_engine import EngineSettings, TorchEngine
+from agent.engine.scheduler import EngineSettings
+from agent.engine.torch_engine import TorchEngine
 
 pytestmark = pytest.mark.local_model
 PROMPT = [1, 500, 600, 700, 800, 900, 1000, 1100]
@@ -18,7 +19,7 @@ PROMPT = [1, 500, 600, 700, 800, 900, 1000, 1100]
 
 @pytest.fixture
 async def engine(tiny: Path) -> AsyncIterator[TorchEngine]:
-    engine = TorchEngine(tiny, version=3, settings=EngineSettings(threads=1, waiting=2))
+    engine = TorchEngine(tiny, version=3, settings=EngineSettings(threads=1, rows=1, waiting=2))
     await engine.start()
     yield engine
     await engine.close()
