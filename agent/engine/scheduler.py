@@ -129,16 +129,17 @@ class Scheduler:
     def _exchange(self, network: Network, cache: CacheMode) -> None:
         """New weights under running jobs."""
         assert self.network is not None and self._rows is not None
-        if type(network) is not type(self.network) or network.config != self.network.config:
+        if _shapes(network) != _shapes(self.network):
             raise EngineError(
-                "The new weights are of a model with other sizes, and jobs are running: wait for them."
+                "The new weights are of a model with other sizes, and jobs are running: end them."
             )
-        if cache == "recompute":
-            for work in self._running:
-                if work.row is not None:
-                    self._rows.close(work.row)
-                    work.row = self._rows.open((), None)
-                    work.again()
+        for work in self._running:
+            if cache == "keep":
+                work.mixed = True
+            elif work.row is not None:
+                self._rows.close(work.row)
+                work.row = self._rows.open((), None)
+                work.again()
         self.network = self._rows.network = network
 
     def pause(self, mode: PauseMode) -> "Future[None]":
@@ -262,6 +263,8 @@ class Scheduler:
         step = rows.feed(row, piece)
         work.consumed(len(piece), step.routes)
         if work.todo:
+            self._running.remove(work)  # the next piece is another's
+            self._running.append(work)
             return
         logits = step.logits[-1:]
         if not work.opened:

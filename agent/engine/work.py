@@ -76,6 +76,7 @@ class Work:
         """Its keys and values are of no use any more: all its ids are to be consumed again."""
         self.todo = [*self.job.ids, *self.ids]
         self._routes.clear()
+        self.mixed = False
 
     def open(self, logits: Tensor, version: int) -> None:
         """Take up the opening; `logits` `[opening, vocabulary]` are those before each of its ids."""
