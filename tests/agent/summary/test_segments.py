@@ -2,7 +2,7 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -101,14 +101,20 @@ async def test_a_recording_plays_its_summaries_where_they_are_asked_for(big: Pat
     async with opened(big, model) as session:
         await turn(session)
         events = log_of(session)
+    written = [one["text"] for one in data(events, "generation") if one["purpose"] == "summary"]
     recorded = RecordedModel("S", events)
-    texts: list[str] = []
-    for purpose in ("step", *["summary"] * len(data(events, "summary")), "step", "summary"):
-        async for chunk in recorded.sample(Request("s", [], [], purpose=purpose)):
-            if isinstance(chunk, Completion):
-                texts.append(chunk.text if purpose == "summary" else chunk.calls[0].name)
+
+    async def next_of(purpose: Literal["step", "summary"]) -> Completion:
+        chunks = [chunk async for chunk in recorded.sample(Request("s", [], [], purpose=purpose))]
+        assert isinstance(chunks[-1], Completion)
+        return chunks[-1]
+
+    assert written and set(written) == {GOOD}
+    assert (await next_of("step")).calls[0].name == "read"
+    assert [(await next_of("summary")).text for _ in written] == written
+    assert (await next_of("step")).calls[0].name == "read"
     # One that the recording has no summary for is empty, which is refused: nothing is made up.
-    assert texts == ["read", *[GOOD] * len(data(events, "summary")), "read", ""]
+    assert (await next_of("summary")).text == ""
 
 
 async def test_a_log_of_before_there_were_segments_is_the_first_one(root: Path, script: Any) -> None:
