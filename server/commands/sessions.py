@@ -105,7 +105,10 @@ def _lines(type: str, data: dict[str, Any]) -> list[str]:
     """An event as people read a conversation; nothing for events that are only bookkeeping."""
     if type in ("prompt", "steered"):
         return ["", *(f"› {line}" for line in clean(data["text"]).splitlines())]
-    if type == "generation" and data.get("text"):
+    if type == "summary":
+        head = "Older steps were left out." if data.get("fallback") else "Earlier messages were summarised:"
+        return ["", f"· {head}", *(f"  {line}" for line in clean(data.get("text", "")).splitlines())]
+    if type == "generation" and data.get("text") and data.get("purpose") != "summary":
         return ["", *clean(data["text"]).splitlines()]
     if type == "tool.result":
         lines = clean(data["text"]).splitlines()
