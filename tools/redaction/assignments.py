@@ -29,14 +29,14 @@ NAME: Final = (
     rb"(?:secret|private|access|account|encryption|signing|master|auth|service|shared|sharedaccess|license)"
     rb"[_.-]?key(?:[_-]?id)?)"
 )
-_UPPER_KEY: Final = rb"[A-Z0-9]_KEY"
+UPPER_KEY: Final = rb"[A-Z0-9]_KEY"
 _QUALIFIED: Final = (
     rb"(?i:[_.-]?(?:base|salt|pepper|seed)|[_.-](?:value|base64|b64|hash|hex|string|text|raw|plain|plaintext|old|new|"
     rb"current|previous|prod|production|dev|development|staging|live|primary|secondary|main|default))"
 )
 """What may stand behind the word that makes a name a secret's."""
-_CLOSED: Final = rb"(?:" + _QUALIFIED + rb"){0,2}(?:[_-]?[0-9]{1,2})?(?:\\*[\"'`])?\]?"
-NAMED: Final = rb"(?:" + NAME + rb"|" + _UPPER_KEY + rb")" + _CLOSED + rb"[ \t]*(?:=>|:=|===?|=|:)"
+CLOSED: Final = rb"(?:" + _QUALIFIED + rb"){0,2}(?:[_-]?[0-9]{1,2})?(?:\\*[\"'`])?\]?"
+NAMED: Final = rb"(?:" + NAME + rb"|" + UPPER_KEY + rb")" + CLOSED + rb"[ \t]*(?:=>|:=|===?|=|:)"
 """A name that ends like a secret's, with what assigns."""
 OPTION: Final = rb"--?[a-z0-9-]*(?i:passw(?:or)?d|passphrase|secret|token|api[_-]?key)[ \t]+"
 LOGIN: Final = rb"login[ \t]+[^ \t\n]+[ \t]+password[ \t]+"

@@ -1,7 +1,8 @@
 """Finds secrets in bytes: one pass of RE2 for where one may be, then a look at each such place.
 
-No rule but those of private keys and of values in quotes looks beyond its line, and these only onwards. A
-text may therefore be scanned line by line, or all at once, with the same result.
+No rule but those of private keys, of values in quotes and of names whose value is yet to come looks beyond
+its line, and these only onwards. A text may therefore be scanned line by line, or all at once, with the same
+result.
 
 Where each of many places would have much behind it looked at, looking ends: what remains of that line is
 taken for one secret. Ordinary text does not come near that; a text that is made to be slow gains nothing.
@@ -12,13 +13,24 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
-from tools.redaction import assignments, encoded, markup, pgpass, private_keys, quoted, tokens
+from tools.redaction import (
+    assignments,
+    awaited,
+    commands,
+    encoded,
+    markup,
+    pgpass,
+    private_keys,
+    quoted,
+    tokens,
+)
+from tools.redaction.awaited import Awaited
 from tools.redaction.engine import compiled
 from tools.redaction.private_keys import Block
 from tools.redaction.quoted import Quoted
 from tools.redaction.spans import Span
 
-Open = Block | Quoted
+Open = Block | Quoted | Awaited
 """What may go on in the lines that follow."""
 
 
@@ -34,6 +46,8 @@ def _rule() -> Any:
         markup.PROPERTY,
         markup.ENTRY,
         markup.ELEMENT,
+        awaited.PAIR,
+        awaited.ENDED,
         assignments.NAMED,
         assignments.USER,
         assignments.URL,
@@ -46,6 +60,11 @@ def _rule() -> Any:
 @cache
 def _lines() -> Any:
     return compiled(pgpass.LINE)
+
+
+@cache
+def _commands() -> Any:
+    return compiled(commands.LINE)
 
 
 @cache
@@ -65,6 +84,8 @@ def scan(
     spans: list[Span] = []
     if isinstance(block, Quoted):
         spans, done, block = quoted.spans_from(data, 0, end, block)
+    elif isinstance(block, Awaited):
+        spans, done, block = awaited.spans_from(data, 0, end, block)
     elif block is not None:
         spans, done, block = private_keys.spans_from(data, 0, end, block)
     for match in _rule().finditer(data):
@@ -81,6 +102,11 @@ def scan(
             if hit.endswith(b"=") and at >= done and (value := assignments.continued(data, at, stop)):
                 more, done, block = quoted.spans_from(data, data.find(b"\n", stop) + 1, end, value)
                 spans += more
+            elif at >= done and (expected := _expected(data, at, stop, hit, end)):
+                more, done, block = awaited.spans_from(data, expected[1], end, expected[0])
+                spans += more
+    for match in _commands().finditer(data):
+        spans += commands.password(data, match.start(), match.end(), end)
     for match in _lines().finditer(data):
         spans += pgpass.password(data, *match.span())
     if depth == 0:
@@ -138,6 +164,13 @@ def _secret(text: bytes, part: Callable[[bytes], bool] | None) -> bool:
     return bool(scan(text, depth=1)[0]) or (part is not None and part(text))
 
 
+def _expected(data: bytes, at: int, stop: int, hit: bytes, end: int) -> tuple[Awaited, int] | None:
+    """The name at a place whose value is on a later line."""
+    if hit[-1:] not in b">:\n" or (hit[-1:] != b"\n" and data[stop : stop + 1] not in _ENDS):
+        return None
+    return awaited.named(data, at, end) if b"</" in hit else awaited.begun(data, at, stop)
+
+
 def _looked_at(data: bytes, at: int, stop: int, hit: bytes, end: int) -> tuple[list[Span], int]:
     """What is found at a place, and up to where that was read."""
     if hit.startswith(b"SK"):
@@ -148,6 +181,10 @@ def _looked_at(data: bytes, at: int, stop: int, hit: bytes, end: int) -> tuple[l
         colon = data.find(b":", at + 3, stop)
         return (assignments.url if colon > 0 else assignments.url_token)(data, at, stop), stop
     last = hit[-1:]
+    if last == b"\n" or hit.endswith(b"\\n"):
+        return [], stop
+    if _PAIR.match(hit):
+        return awaited.on_line(data, at, stop, end)
     if (last == b">" and hit[-2:] != b"=>") or _PROPERTY.search(hit):
         return markup.markup(data, at, stop, end)
     if last in b":=>" and not _is_user(hit):
@@ -164,6 +201,9 @@ TIMES: Final = 6
 OUT: Final = -(1 << 40)
 
 _PROPERTY: Final = re.compile(rb"[\"'][ \t]+(?i:value)[ \t]*=$")
+_PAIR: Final = re.compile(rb"(?i)(?:name|key)[\\\"' \t]*[:=].*value[\\\"']*[ \t]*[:=]$", re.DOTALL)
+_ENDS: Final = frozenset((b"\n", b"\r", b" ", b"\t", b"|", b">", b"{"))
+"""What stands behind a name whose value is on a later line."""
 _PREFIXES: Final = frozenset(tokens.PREFIXES)
 
 
