@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from contextlib import aclosing
+from typing import Any
 
 from ulid import ULID
 
@@ -12,6 +13,7 @@ from agent.models.client import Completion, Delta, ModelError, Retry
 from agent.prompt_chain import IdNode, chain_ids
 from agent.session import Session
 from agent.streaming import Stream
+from tools.workspace import content_hash
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +85,10 @@ def _trace(
     if completion.tokens is None or completion.prompt_ids is None:
         return completion.tokens, None, {}
     ids, blobs = chain_ids(session.ids, completion.prompt_ids)
-    where = {"prompt": ids.hash, "prompt_length": len(completion.prompt_ids)}
+    where: dict[str, Any] = {"prompt": ids.hash, "prompt_length": len(completion.prompt_ids)}
+    if completion.routes is not None:
+        where["routes"] = content_hash(completion.routes)
+        blobs[where["routes"]] = completion.routes
     return completion.tokens.model_copy(update=where), ids, blobs
 
 

@@ -57,7 +57,8 @@ class TokenTrace(Record):
     """Token-exact record of a generation, where we own the engine (or the endpoint returned it).
 
     `prompt` names a blob chain of prompt ids, `completion` are the sampled ids, `logprobs` their
-    log-probs at the sampling temperature (fp32), all of length n. `routes` names a blob (MoE only).
+    log-probs at the sampling temperature (fp32), all of length n. `routes` names a NumPy file, int16
+    `[prompt_length + n - 1, MoE layers, k]`: the experts of each consumed id, -1 = unknown (MoE only).
     """
 
     prompt: str | None = None

@@ -78,6 +78,8 @@ class Completion:
     request_id: str | None = None
     tokens: TokenTrace | None = None
     prompt_ids: list[int] | None = None
+    routes: bytes | None = None
+    """Of a model with experts: a NumPy file, int16 `[prompt + completion - 1, MoE layers, k]`."""
     grammar: bool = False
     retries: int = 0
     sampling: dict[str, Any] | None = None

@@ -1,6 +1,7 @@
 """The embedded default model, and any Hugging Face folder: sampled in this process, token for token."""
 
 import asyncio
+import io
 import json
 import logging
 import os
@@ -23,6 +24,10 @@ from agent.models.client import (
 from agent.models.settings import ModelSettings
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from agent.engine.protocol import CacheMode
     from agent.models.opened import OpenedModel
     from agent.rendering.conversation import Prompt
 
@@ -40,7 +45,7 @@ TOP_P: Final = 0.9
 
 
 class LocalModel:
-    """`local` (the embedded model) or `local:PATH`; one stream at a time, others wait in line.
+    """`local` (the embedded model) or `local:PATH`; conversations share its passes.
 
     The first use of the embedded model converts it into `cache_dir` (half a minute, 540 MB). `progress`
     is told, from another thread, what is being done.
@@ -80,6 +85,20 @@ class LocalModel:
         opened = await self._open()
         if opened.router:
             await opened.router.warm()
+
+    async def load(self, path: Path, version: int, cache: "CacheMode" = "recompute") -> None:
+        """Go on with the weights of another folder, between two tokens of whatever is being written.
+
+        Raises:
+            ModelError: they cannot be loaded, or are of another model; the old ones stay.
+        """
+        from agent.engine.protocol import EngineError
+
+        opened = await self._open()
+        try:
+            await opened.engine.load(path, version, cache)
+        except EngineError as error:
+            raise ModelError(str(error)) from error
 
     async def sample(self, request: Request) -> AsyncGenerator[Chunk, None]:
         """Deltas as they are drawn, then the completion with its exact ids and log-probs.
@@ -249,9 +268,18 @@ async def _generate(
             context=prompt.context,
         ),
         prompt_ids=prompt.ids,
+        routes=None if drawn.routes is None else _saved(drawn.routes),
         grammar=drawn.constrained or drawn.opening > 0,
         sampling=sampling.record(),
     )
+
+
+def _saved(routes: "NDArray[np.int16]") -> bytes:
+    import numpy as np
+
+    file = io.BytesIO()
+    np.save(file, routes, allow_pickle=False)
+    return file.getvalue()
 
 
 def _failed(task: "asyncio.Task[OpenedModel]") -> bool:
