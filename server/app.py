@@ -1,14 +1,17 @@
 """The app factory: one FastAPI application around a store, a hub and a gate."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, HTTPException, Request
+from fastapi.exception_handlers import http_exception_handler
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.routing import Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -82,6 +85,7 @@ def create_app(
     app.router.routes.append(Route("/acp", _PlainAcp(), include_in_schema=False))
     app.add_exception_handler(StoreError, _store_error)
     app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(StarletteHTTPException, _refused)
     app.add_api_route("/", _page, include_in_schema=False)
     if STATIC.is_dir():
         app.mount("/static", StaticFiles(directory=STATIC), name="static")
@@ -161,8 +165,23 @@ async def _invalid(request: Request, error: Exception) -> Response:
     """What is wrong with a request. What was sent is not repeated: it may be long, or no JSON at all."""
     assert isinstance(error, RequestValidationError)
     problems = [{key: item[key] for key in ("type", "loc", "msg")} for item in error.errors()]
-    return Response(to_json({"detail": problems}), 422, media_type="application/json")
+    detail = await _clean(request, problems)
+    return Response(to_json({"detail": detail}), 422, media_type="application/json")
 
 
 async def _store_error(request: Request, error: Exception) -> Response:
-    return JSONResponse({"detail": str(error)}, 503)
+    return JSONResponse({"detail": await _clean(request, str(error))}, 503)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    """An answer that a path gave by raising it. Its words may repeat what was asked for."""
+    assert isinstance(error, StarletteHTTPException)
+    detail = await _clean(request, error.detail)
+    return await http_exception_handler(
+        request, StarletteHTTPException(error.status_code, detail, error.headers)
+    )
+
+
+async def _clean(request: Request, value: Any) -> Any:
+    """Words of an error without secrets."""
+    return await asyncio.to_thread(request.app.state.hub.opener.secrets.clean_value, value)

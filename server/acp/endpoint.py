@@ -69,7 +69,7 @@ class Endpoint:
             if ended.done():
                 code, reason = ended.result()
                 with suppress(Exception):
-                    await asyncio.wait_for(_close(send, code, reason), CLOSE_S)
+                    await asyncio.wait_for(_close(send, code, clean(reason)), CLOSE_S)
             for result in await asyncio.gather(*tasks, return_exceptions=True):
                 if isinstance(result, Exception):
                     log.debug("the transport ended: %r", result)

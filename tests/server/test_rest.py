@@ -44,6 +44,16 @@ async def test_the_log_is_read_in_pages(talked: Any) -> None:
         assert (await http.get(f"/api/sessions/{session}/events?{query}")).status_code == 422
 
 
+async def test_an_error_does_not_repeat_a_secret(talked: Any) -> None:
+    _, _, http = talked
+    secret = "ghp_" + "aB3dE5fG7hI9jK1lM2nO4pQ6rS8tU0vW2xY4"
+    answer = await http.delete(f"/api/rules/{secret}")
+    assert answer.status_code == 404
+    assert secret not in answer.text
+    assert "[secret:" in answer.json()["detail"]
+    assert (await http.get(f"/nowhere/{secret}")).json()["detail"] == "Not Found"
+
+
 async def test_a_session_is_listed_shown_and_deleted(talked: Any) -> None:
     server, session, http = talked
     [row] = (await http.get("/api/sessions")).json()["sessions"]
