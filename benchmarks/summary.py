@@ -1,6 +1,6 @@
 """A memory task at a small window: what is still known after a self-summary, after truncation, with no limit.
 
-    python -m benchmarks.summary [--sessions N] [--window TOKENS] [--keep]
+    python -m benchmarks.summary [--sessions N] [--window TOKENS] [--only MODE] [--keep]
 
 A session reads files, each of which states one fact among filler; the calls are scripted, everything else is
 the product: its tools, its context, its summaries. The embedded model writes the summaries and answers the
@@ -139,56 +139,51 @@ async def _turn(session: Session, text: str) -> list[Event]:
     return [message async for message in run_turn(session, prompt) if isinstance(message, Event)]
 
 
-async def measured(sessions: int, window: int) -> dict[str, Any]:
-    """All modes on the same sessions, with no limit first."""
+async def measured(mode: Mode, sessions: int, window: int) -> dict[str, Any]:
+    """One mode on the same sessions as the others."""
     model = LocalModel(None, cache_dir())
-    found: dict[str, Any] = {}
     try:
-        for mode in MODES:
-            limit = model.context_window if mode == "no limit" else window
-            runs = [await one(model, mode, SEED + index, limit) for index in range(sessions)]
-            sums = {key: sum(run[key] for run in runs) for key in runs[0] if key != "refusals"}
-            found[mode] = {
-                "window": limit,
-                **sums,
-                "refusals": [why for run in runs for why in run["refusals"]],
-            }
-            found[mode]["seconds"] = round(found[mode]["seconds"], 1)
-            sys.stdout.write(f"{mode:>10}: {sums['right']} of {sums['asked']} right, {json.dumps(sums)}\n")
-            sys.stdout.flush()
+        limit = model.context_window if mode == "no limit" else window
+        runs = [await one(model, mode, SEED + index, limit) for index in range(sessions)]
     finally:
         await model.close()
-    return found
+    sums = {key: sum(run[key] for run in runs) for key in runs[0] if key != "refusals"}
+    sums["seconds"] = round(sums["seconds"], 1)
+    return {"window": limit, "sessions": sessions, **sums}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--sessions", type=int, default=4)
+    parser.add_argument("--sessions", type=int, default=8)
     parser.add_argument("--window", type=int, default=1_400)
+    parser.add_argument("--only", choices=MODES)
     parser.add_argument("--keep", action="store_true")
     arguments = parser.parse_args()
-    commit = _commit()
-    found = asyncio.run(measured(arguments.sessions, arguments.window))
-    if arguments.keep:
-        options = f"--sessions {arguments.sessions} --window {arguments.window}"
-        result = {
-            "command": f"python -m benchmarks.summary {options}",
-            "commit": commit,
-            "seed": SEED,
-            "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}",
-            "python": platform.python_version(),
-            "modes": found,
-        }
-        path = Path(__file__).parent / "results" / "summary.json"
-        path.write_text(json.dumps(result, indent=2) + "\n")
+    for mode in [arguments.only] if arguments.only else MODES:
+        found = asyncio.run(measured(mode, arguments.sessions, arguments.window))
+        sys.stdout.write(f"{mode:>10}: {found['right']} of {found['asked']} right, {json.dumps(found)}\n")
+        sys.stdout.flush()
+        if arguments.keep:
+            _keep(mode, found)
 
 
-def _commit() -> str:
+def _keep(mode: Mode, found: dict[str, Any]) -> None:
+    """Put the figures of a mode into the file of results, beside those of the others."""
     command = ["git", "rev-parse", "HEAD"]
     folder = Path(__file__).parent
-    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+    commit = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+    path = folder / "results" / "summary.json"
+    result: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"modes": {}}
+    result |= {
+        "command": "python -m benchmarks.summary --keep",
+        "seed": SEED,
+        "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+    }
+    result["modes"][mode] = {"commit": commit, **found}
+    path.write_text(json.dumps(result, indent=2) + "\n")
 
 
 if __name__ == "__main__":
