@@ -16,6 +16,7 @@ from typing import Final
 
 from tools.confinement import locate
 from tools.errors import ToolError
+from tools.sandbox import planted, runtime
 from tools.sandbox.git_programs import in_configuration, settings
 
 _DEPTH: Final = 6
@@ -53,6 +54,8 @@ class GitGuard:
     """The one of them that holds the workspace; read-only but for the workspace."""
     notices: list[str] = field(default_factory=list)
     _made: dict[Path, int] = field(default_factory=dict)
+    _records: list[Path] = field(default_factory=list)
+    """Who made them, for the next server if this one is killed."""
     _contents: dict[Path, bytes] = field(default_factory=dict)
 
     def lost(self) -> list[Mount]:
@@ -96,6 +99,9 @@ class GitGuard:
             finally:
                 os.close(descriptor)
         self._made.clear()
+        for record in self._records:
+            planted.forget(record)
+        self._records.clear()
 
     def _bind(self, path: Path, writable: bool = False, may_vanish: bool = False) -> None:
         identity = _identity(path)
@@ -211,7 +217,8 @@ class GitGuard:
         descriptor = os.open(path, flags, 0o644)
         try:
             if created:
-                os.write(descriptor, b".\n")
+                os.write(descriptor, planted.CONTENT)
+                self._records.append(planted.note(runtime.owned(), path, descriptor))
                 _give(path, owner)
             fcntl.flock(descriptor, fcntl.LOCK_SH)
         except BaseException:

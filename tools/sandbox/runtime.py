@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from tools.errors import EnvironmentFault
-from tools.sandbox import leftovers
+from tools.sandbox import leftovers, planted
 
 
 def _base(entered: bool = False) -> Path:
@@ -29,13 +29,23 @@ def _base(entered: bool = False) -> Path:
     return path
 
 
+def owned(entered: bool = False) -> Path:
+    """A new empty folder whose name tells which process it belongs to; `sweep` removes it once that is gone.
+
+    Raises:
+        EnvironmentFault: as `create`, there is no private place for it.
+    """
+    path = _base(entered) / f"{leftovers.owner()}-{secrets.token_hex(4)}"
+    path.mkdir(mode=0o700)
+    return path
+
+
 def create(group: int | None = None) -> Path:
     """A new folder whose name tells which process it belongs to.
 
     With `group`, members of that group find it under its own path; nobody else does.
     """
-    path = _base(group is not None) / f"{leftovers.owner()}-{secrets.token_hex(4)}"
-    path.mkdir(mode=0o700)
+    path = owned(entered=group is not None)
     for folder in (path / "out", path / "io"):
         folder.mkdir()
         folder.chmod(0o755)
@@ -54,7 +64,7 @@ def sweep() -> int:
         parts = identity.split("-")
         if len(parts) != 3 or not all(map(str.isdigit, parts)) or parts[0] != mine:
             continue
-        if leftovers.owner(int(parts[1])) != identity:
+        if leftovers.owner(int(parts[1])) != identity and planted.removed(path):
             shutil.rmtree(path, ignore_errors=True)
             removed += 1
     return removed
