@@ -16,7 +16,7 @@ from benchmarks import baselines
 from benchmarks.measure import Measure, as_json, as_line, machine, schedule_first, scheduled_first
 
 QUICK = ("edit", "redaction", "shell", "snapshots", "store", "streaming", "serving")
-NAMES = (*QUICK, "search", "symbols", "local_model")
+NAMES = (*QUICK, "search", "symbols", "engine", "local_model")
 """Search and the embedded model take minutes: quick mode leaves them out, unless asked for by name."""
 
 

@@ -45,6 +45,7 @@ class Slots(Cache):
         self._rows: slice | Tensor = slice(0, 0)
         self._where: list[int] = []
         self._starts: list[int] = []
+        self._at = torch.empty(0), torch.empty(0)
         self._reach = 0
 
     def aim(self, slots: Sequence[int], starts: Sequence[int], count: int) -> int:
@@ -53,6 +54,7 @@ class Slots(Cache):
         neighbours = list(slots) == list(range(first, last + 1))
         self._rows = slice(first, last + 1) if neighbours else torch.tensor(slots)
         self._where, self._starts = list(slots), list(starts)
+        self._at = torch.tensor(self._where), torch.tensor(self._starts)
         self._reach = max(starts) + count
         return self._reach
 
@@ -63,7 +65,7 @@ class Slots(Cache):
         values = self.values[layer_idx] = self._roomy(self.values[layer_idx], value_states)
         count = key_states.shape[2]
         if count == 1:
-            where, starts = torch.tensor(self._where), torch.tensor(self._starts)
+            where, starts = self._at
             keys[where, :, starts] = key_states[:, :, 0]
             values[where, :, starts] = value_states[:, :, 0]
         else:

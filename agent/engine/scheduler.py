@@ -1,8 +1,8 @@
 """The engine's thread: jobs come and go between two tokens, and share every pass that they can share.
 
 One round is: what was asked for between tokens (new weights, a pause), jobs that ended otherwise, jobs that
-get a row, one piece of one prompt, and one id for every row whose prompt is consumed. So a long prompt slows
-the others down but never stops them, and nothing waits for the slowest.
+get a row, a piece of a prompt (or several short ones), and one id for every row whose prompt is consumed. So
+a long prompt slows the others down but never stops them, and nothing waits for the slowest.
 """
 
 import queue
@@ -32,7 +32,7 @@ T = TypeVar("T")
 FAILURES: Final = (EngineError, RuntimeError, ValueError, TypeError, LookupError, OSError, MemoryError)
 """What can go wrong in a model's code."""
 PREFILL: Final = 512
-"""Prompt ids per pass: a cancelled job frees the engine, and the others go on, after one such pass."""
+"""Prompt ids per round: a cancelled job frees the engine, and the others go on, after so many."""
 MANY: Final = 4
 """Rows in one pass from which on several threads are worth their processor time."""
 
@@ -210,9 +210,11 @@ class Scheduler:
         if self._paused:
             return
         self._admit()
-        filling = next((work for work in self._running if not _is_ready(work)), None)
-        if filling is not None:
-            self._attempt([filling], lambda: self._fill(filling))
+        spent = 0
+        for work in [work for work in self._running if not _is_ready(work)]:
+            if spent == 0 or spent + len(work.todo) <= PREFILL:
+                spent += min(len(work.todo), PREFILL)
+                self._attempt([work], lambda work=work: self._fill(work))
         ready = [work for work in self._running if _is_ready(work)]
         if ready:
             self._attempt(ready, lambda: self._advance(ready))
