@@ -136,14 +136,14 @@ def restore(policy: Path, n: int) -> dict[str, Tensor]:
 
 def prune(policy: Path, keep: Collection[int]) -> list[int]:
     """Remove the versions that are neither to be kept nor needed to restore one that is; says which."""
-    needed: set[int] = set()
-    for n in keep:
-        needed.add(n)
-        while _manifest(policy / str(n))["kind"] == "delta":
-            n -= 1
-            needed.add(n)
-    gone = [n for n in reversed(versions(policy)) if n not in needed]
     with _locked(policy):
+        needed: set[int] = set()
+        for n in keep:
+            needed.add(n)
+            while _manifest(policy / str(n))["kind"] == "delta":
+                n -= 1
+                needed.add(n)
+        gone = [n for n in reversed(versions(policy)) if n not in needed]
         for n in gone:
             aside = Path(tempfile.mkdtemp(prefix=".gone-", dir=policy))
             (policy / str(n)).rename(aside / "version")
