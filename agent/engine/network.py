@@ -14,6 +14,7 @@ from transformers.utils import logging as transformers_logging
 from agent.engine.decoder import CONFIG, Decoder, KeyValues
 from agent.engine.decoder_config import DecoderConfig
 from agent.engine.protocol import EngineError
+from agent.engine.published import Published
 from agent.engine.rows import Step
 
 
@@ -71,18 +72,26 @@ class HuggingFaceNetwork:
         return Step(output.logits, None)
 
 
-def open_network(path: Path, device: torch.device) -> Network:
-    """Load a Hugging Face folder in fp32. Blocks for seconds.
+def open_network(path: Path, device: torch.device, version: Published | None = None) -> Network:
+    """Load a Hugging Face folder, or a policy's `version`, in fp32. Blocks for seconds.
 
     Raises:
         EngineError: there is no causal language model in it.
     """
     transformers_logging.disable_progress_bar()
+    folder, given = (path, None) if version is None else (version.model, version.tensors())
     try:
-        config = json.loads((path / CONFIG).read_text(encoding="utf-8"))
-        if DecoderConfig.read(config) is not None:
-            return OwnNetwork(Decoder.from_folder(path), device)
-        model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, local_files_only=True)
+        config = DecoderConfig.read(json.loads((folder / CONFIG).read_text(encoding="utf-8")))
+        if config is not None and given is None:
+            return OwnNetwork(Decoder.from_folder(folder), device)
+        if config is not None and given is not None:
+            decoder = Decoder(config)
+            decoder.take(given)
+            return OwnNetwork(decoder, device)
+        options: dict[str, Any] = {"dtype": torch.float32, "local_files_only": True}
+        model = AutoModelForCausalLM.from_pretrained(folder, **options)
+        if given is not None and folder != path:
+            model = type(model).from_pretrained(None, config=model.config, state_dict=given, **options)
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise EngineError(f"{path} cannot be loaded as a causal language model: {error}") from error
     return HuggingFaceNetwork(model, device)

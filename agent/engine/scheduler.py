@@ -21,6 +21,7 @@ import torch
 from agent.engine.network import Network, open_network
 from agent.engine.prefixes import PrefixCache
 from agent.engine.protocol import CacheMode, EngineError, Finish, PauseMode
+from agent.engine.published import Published, published
 from agent.engine.ragged import RaggedRows
 from agent.engine.rows import Row, Rows
 from agent.engine.solo import SoloRows
@@ -64,6 +65,8 @@ class Scheduler:
         self.path, self.version, self.settings = path, version, settings
         self.network: Network | None = None
         self._rows: Rows | None = None
+        self._published: Published | None = None
+        """What is loaded, as it was read from a policy's folder: the next delta is made against it."""
         self._prefixes = PrefixCache(settings.cache_bytes)
         self._inbox: queue.SimpleQueue[Work | Callable[[], None] | None] = queue.SimpleQueue()
         self._waiting: deque[Work] = deque()
@@ -118,12 +121,13 @@ class Scheduler:
                 f"Version {version} is older than {self.version}, which running jobs have tokens of."
             )
         torch.set_num_threads(self.settings.prefill_threads())
-        network = open_network(path, torch.device(self.settings.device))
+        version_on_disk = published(path, self._published)
+        network = open_network(path, torch.device(self.settings.device), version_on_disk)
         if self._running and self.network is not None:
             self._exchange(network, cache)
         else:
             self.network, self._rows = network, RaggedRows(network) if network.ragged else SoloRows(network)
-        self.path, self.version = path, version
+        self.path, self.version, self._published = path, version, version_on_disk
         self._prefixes.clear()
 
     def _exchange(self, network: Network, cache: CacheMode) -> None:

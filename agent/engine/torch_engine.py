@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 CAPABILITIES: Final[frozenset[Capability]] = frozenset(
-    ("logprobs", "versions", "prefix_cache", "constraint", "score", "pause", "load")
+    ("logprobs", "versions", "prefix_cache", "constraint", "score", "pause", "load", "delta")
 )
 
 

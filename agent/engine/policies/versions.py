@@ -160,14 +160,13 @@ def _applied(path: Path, manifest: dict[str, Any], base: Mapping[str, Tensor] | 
     own: dict[str, Tensor] = {}
     try:
         with (path / _DELTA).open("rb") as file:
-            end = 0
             for name, (start, end, digest) in parts.items():
                 file.seek(start)
                 blob = file.read(end - start)
                 if blake2b(blob, digest_size=32).hexdigest() != digest:
                     raise BrokenPolicy(f"The changes of {name} in {path} are damaged.")
                 own[name] = applied(base[name], blob)
-            file.seek(end)
+            file.seek(max((end for _, end, _ in parts.values()), default=0))
             if file.read(1):
                 raise BrokenPolicy(f"{path / _DELTA} is longer than was written.")
     except OSError as error:
