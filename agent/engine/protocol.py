@@ -100,6 +100,8 @@ class Job:
     constraint: Constraint | None = None
     deadline_s: float | None = None
     """Seconds from its arrival after which the job ends with what it has."""
+    lasting: int = 0
+    """How many of the first ids other jobs begin with too, today and after the next start."""
 
 
 class Engine(Protocol):

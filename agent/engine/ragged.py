@@ -160,6 +160,10 @@ class RaggedRows:
         depths = [past + depth for depth in trie.depths]
         return self._pass([row], [trie.ids], [past], seen[None, None], [depths], 0).logits[0]
 
+    def peek(self, row: Row, length: int) -> RaggedKept:
+        """A copy of what is held of the first `length` ids of a row."""
+        return RaggedKept(self._store.read(row.place, length))
+
     def close(self, row: Row) -> RaggedKept:
         del self._open[row.place]
         kept = RaggedKept(self._store.read(row.place, len(row.ids)))

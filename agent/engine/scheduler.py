@@ -18,6 +18,7 @@ import numpy as np
 import psutil
 import torch
 
+from agent.engine.disk_prefixes import DiskPrefixes
 from agent.engine.network import Network, open_network
 from agent.engine.prefixes import PrefixCache
 from agent.engine.protocol import CacheMode, EngineError, Finish, PauseMode
@@ -44,7 +45,8 @@ class EngineSettings:
     few rows: reading the weights bounds that, and a second thread costs its processor time for nothing.
 
     `rows` is how many jobs share a pass, `waiting` how many more may stand in line; `cache_bytes` what the
-    keys and values of finished jobs may hold. `device` is a PyTorch device.
+    keys and values of finished jobs may hold. `device` is a PyTorch device. In the folder `lasting`, if there
+    is one, the beginnings that jobs call lasting are kept from one start to the next.
     """
 
     threads: int | None = None
@@ -53,6 +55,7 @@ class EngineSettings:
     rows: int = 16
     waiting: int = 32
     device: str = "cpu"
+    lasting: Path | None = None
 
     def prefill_threads(self) -> int:
         return self.threads or max(1, min(psutil.cpu_count(logical=False) or 1, 4))
@@ -68,6 +71,7 @@ class Scheduler:
         self._published: Published | None = None
         """What is loaded, as it was read from a policy's folder: the next delta is made against it."""
         self._prefixes = PrefixCache(settings.cache_bytes)
+        self._disk: DiskPrefixes | None = None
         self._inbox: queue.SimpleQueue[Work | Callable[[], None] | None] = queue.SimpleQueue()
         self._waiting: deque[Work] = deque()
         self._running: list[Work] = []
@@ -129,6 +133,9 @@ class Scheduler:
             self.network, self._rows = network, RaggedRows(network) if network.ragged else SoloRows(network)
         self.path, self.version, self._published = path, version, version_on_disk
         self._prefixes.clear()
+        folder = self.settings.lasting
+        on_disk = folder is not None and network.ragged
+        self._disk = DiskPrefixes(folder, network.model.state_dict()) if folder and on_disk else None
 
     def _exchange(self, network: Network, cache: CacheMode) -> None:
         """New weights under running jobs."""
@@ -249,16 +256,30 @@ class Scheduler:
             raise EngineError("There is nothing to continue: the prompt has no tokens.")
         self._ready()
         work.begin()
-        work.row, routes, work.cached = self._opened(work.job.key, work.todo)
+        work.row, routes, work.cached = self._opened(work.job.key, work.todo, work.job.lasting)
         work.consumed(work.cached, None)
         work.known(routes)
 
-    def _opened(self, key: str, ids: list[int]) -> tuple[Row, Any, int]:
+    def _opened(self, key: str, ids: list[int], lasting: int = 0) -> tuple[Row, Any, int]:
         """A row that holds what is known of `ids`, its routes, and how many ids that are."""
         rows, known = self._ready(), self._prefixes.take(key, ids, self.version)
+        lasting = min(lasting, len(ids) - 1)
+        if self._disk is not None and lasting > (0 if known is None else len(known.ids)):
+            known = self._disk.take(ids[:lasting], self.version) or known
         if known is None:
             return rows.open((), None), None, 0
         return rows.open(known.ids.tolist(), known.kept), known.routes, len(known.ids)
+
+    def _make_last(self, work: Work, row: Row) -> None:
+        """Keep a lasting beginning, the first time that it was computed."""
+        rows, lasting = self._ready(), min(work.job.lasting, len(work.job.ids) - 1)
+        if self._disk is None or not isinstance(rows, RaggedRows) or work.mixed:
+            return
+        if 0 < lasting <= len(row.ids) and self._disk.lacks(row.ids[:lasting]):
+            routes = work.routes()
+            self._disk.put(
+                row.ids[:lasting], rows.peek(row, lasting), None if routes is None else routes[:lasting]
+            )
 
     def _fill(self, work: Work) -> None:
         """A piece of a prompt; behind its last one the opening, and the first id."""
@@ -272,6 +293,7 @@ class Scheduler:
             self._running.remove(work)  # the next piece is another's
             self._running.append(work)
             return
+        self._make_last(work, row)
         logits = step.logits[-1:]
         if not work.opened:
             opening = rows.feed(row, work.job.opening, every=True)

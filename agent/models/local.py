@@ -193,12 +193,14 @@ class LocalModel:
     def _open_folder(self) -> "OpenedModel":
         """Runs in a thread: the imports alone take seconds."""
         from agent.engine.protocol import EngineError
+        from agent.engine.scheduler import EngineSettings
         from agent.engine.weights import provide
         from agent.models.opened import open_folder
 
         try:
             folder = self._path or provide(self._cache_dir, self._progress)
-            return open_folder(folder, routed=self._path is None)
+            settings = EngineSettings(lasting=self._cache_dir / "prefixes")
+            return open_folder(folder, routed=self._path is None, settings=settings)
         except (EngineError, OSError, ValueError) as error:
             raise ModelError(f"{self.name} cannot be loaded: {error}") from error
 

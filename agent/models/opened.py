@@ -16,7 +16,7 @@ from agent.engine.torch_engine import TorchEngine
 from agent.models.routing import Router
 from agent.rendering.chatml import ChatML
 from agent.rendering.codec import Codec
-from agent.rendering.conversation import Conversations
+from agent.rendering.conversation import Conversations, Prompt
 from agent.rendering.renderer import Message, Renderer
 from agent.rendering.routed import RoutedChatML
 from agent.rendering.template import Template
@@ -32,6 +32,18 @@ class OpenedModel:
     conversations: Conversations
     vocabulary: Vocabulary
     router: Router | None
+
+    def lasting(self, prompt: Prompt, messages: Sequence[Message], tools: Sequence[Message]) -> int:
+        """How many of a prompt's first ids are the system message's and the tools'; 0 where the conversation
+        goes on, for whoever began it has seen to them."""
+        if prompt.context != "start" or not messages or messages[0].get("role") != "system":
+            return 0
+        try:
+            head = self.renderer.fresh(messages[:1], tools)
+        except ValueError:  # a template that wants a user's message
+            return 0
+        pairs = enumerate(zip(head, prompt.ids, strict=False))
+        return next((at for at, (one, other) in pairs if one != other), min(len(head), len(prompt.ids)))
 
     def constraint(self, tools: Sequence[dict[str, Any]], last: str | None) -> Constraint | None:
         """Keeps the calls of one answer to these tools' schemas. `last` is the role of the last message: a
