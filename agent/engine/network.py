@@ -13,6 +13,7 @@ from transformers.utils import logging as transformers_logging
 
 from agent.engine.decoder import CONFIG, Decoder, KeyValues
 from agent.engine.decoder_config import DecoderConfig
+from agent.engine.experts import Routers
 from agent.engine.protocol import EngineError
 from agent.engine.published import Published
 from agent.engine.rows import Step
@@ -54,11 +55,13 @@ class HuggingFaceNetwork:
 
     def __init__(self, model: Any, device: torch.device) -> None:
         self.model = model.to(device).eval()
-        self.config, self.device, self.experts = model.config, device, 0
+        self.config, self.device = model.config, device
         kinds = DynamicCache(config=model.config).layers
         self.layers = len(kinds) or model.config.get_text_config().num_hidden_layers
         takes = inspect.signature(model.forward).parameters
         self.ragged = "position_ids" in takes and all(type(layer) is DynamicLayer for layer in kinds)
+        self._routers = Routers.of(self.model, device) if self.ragged else None
+        self.experts = self._routers.top_k if self._routers else 0
 
     def forward(self, ids: Tensor, positions: Tensor, seen: Tensor, store: Cache, last: int) -> Step:
         output: Any = self.model(
@@ -69,7 +72,7 @@ class HuggingFaceNetwork:
             use_cache=True,
             logits_to_keep=last,
         )
-        return Step(output.logits, None)
+        return Step(output.logits, self._routers.taken(*ids.shape) if self._routers else None)
 
 
 def open_network(path: Path, device: torch.device, version: Published | None = None) -> Network:

@@ -12,12 +12,16 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from transformers import (
+    AutoModelForCausalLM,
+    DynamicCache,
     GPT2Config,
     GPT2LMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,
     MistralConfig,
     MistralForCausalLM,
+    MixtralConfig,
+    MixtralForCausalLM,
 )
 
 from agent.engine.decoder import Decoder
@@ -44,6 +48,9 @@ def family(name: str, folder: Path, seed: int = 0) -> Path:
         case "llama":
             config = LlamaConfig(**SIZES, **HEADS, initializer_range=0.2)
             LlamaForCausalLM(config).save_pretrained(folder)
+        case "mixtral":
+            routed = MixtralConfig(**SIZES, **HEADS, num_local_experts=6, num_experts_per_tok=2)
+            MixtralForCausalLM(routed).save_pretrained(folder)
         case "gpt2":
             sizes = GPT2Config(vocab_size=VOCABULARY, n_positions=2048, n_embd=64, n_layer=2, n_head=4)
             GPT2LMHeadModel(sizes).save_pretrained(folder)
@@ -53,7 +60,7 @@ def family(name: str, folder: Path, seed: int = 0) -> Path:
     return folder
 
 
-@pytest.fixture(params=["dense", "sparse", "llama", "gpt2", "windowed"])
+@pytest.fixture(params=["dense", "sparse", "llama", "mixtral", "gpt2", "windowed"])
 async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[TorchEngine]:
     engine = TorchEngine(family(request.param, tmp_path), 1, EngineSettings(threads=1, rows=6))
     await engine.start()
@@ -92,6 +99,24 @@ async def test_together_they_get_what_each_gets_alone(engine: TorchEngine) -> No
     together = await asyncio.gather(*(engine.generate(job) for job in jobs(12)))
     for one, other in zip(alone, together, strict=True):
         alike(one, other)
+
+
+@pytest.mark.parametrize("engine", ["sparse", "mixtral"], indirect=True)
+async def test_the_experts_of_every_consumed_id_are_said(engine: TorchEngine) -> None:
+    job = Job("a", prompt(1, 30), Sampling(temperature=0, max_tokens=8))
+    first = await engine.generate(job)
+    again = await engine.generate(replace(job, ids=[*job.ids, *first.ids, 5]))
+    assert first.routes is not None and again.routes is not None and again.cached == 37
+    layers = first.routes.shape[1]
+    assert first.routes.shape == (37, layers, 2) and again.routes.shape == (46, layers, 2)
+    assert (again.routes[:37] == first.routes).all()
+    assert "routes" in engine.capabilities
+    with torch.inference_mode():
+        theirs = AutoModelForCausalLM.from_pretrained(engine.path, dtype=torch.float32).eval()
+        output = theirs(torch.tensor([[*job.ids, *first.ids]]), output_router_logits=True)
+    expected = torch.stack([one.topk(2, -1).indices for one in output.router_logits], 1)[:37]
+    found = torch.tensor(first.routes)
+    assert (found.sort(-1).values == expected.sort(-1).values).float().mean() > 0.99
 
 
 async def test_a_prompt_longer_than_a_piece_goes_on_beside_the_others(engine: TorchEngine) -> None:
@@ -163,8 +188,6 @@ async def test_weights_are_exchanged_between_two_tokens(
 def retraced(folders: dict[int, Path], ids: Sequence[int], one: Completion, cache: str) -> list[float]:
     """Log-probs by plain passes of transformers: of everything by the version of each token, or, where keys
     and values were kept, of each version's tokens after what the versions before it left."""
-    from transformers import AutoModelForCausalLM, DynamicCache
-
     models = {v: AutoModelForCausalLM.from_pretrained(path).eval() for v, path in folders.items()}
     everything = torch.tensor([[*ids, *one.ids]])
     rows = torch.empty(len(one.ids), VOCABULARY)
