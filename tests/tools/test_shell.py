@@ -164,9 +164,9 @@ async def test_a_deadline_spares_what_was_running_before(shell: Hands) -> None:
 )
 async def test_a_busy_shell_is_brought_back(shell: Hands, command: str, kept: bool) -> None:
     await shell("KEPT=state")
-    result = await shell(command, timeout_s=0.5)
+    result = await shell(command, timeout_s=1.5)  # on a busy machine too it has begun by then
     assert result.data["timed_out"]
-    assert result.data["duration_ms"] < 1000
+    assert result.data["duration_ms"] < 2000
     assert result.data["state_lost"] == (not kept)
     after = await shell("echo [$KEPT]")
     assert after.text.startswith("[state]\n" if kept else "[]\n")
