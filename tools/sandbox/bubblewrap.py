@@ -13,16 +13,18 @@ from typing import Final
 from tools.sandbox.git_guard import GitGuard
 from tools.sandbox.policy import SandboxPolicy, SandboxUnavailable
 from tools.sandbox.toolchains import Toolchains
+from tools.sandbox.trusted import Trusted
 
 INSIDE: Final = "/run/etude"
 """Where the host's folder of control files is seen, read-only, from inside."""
 
 SHOWN_OF_ETC: Final = (
     "alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "ssl/certs", "ssl/openssl.cnf",
-    "ca-certificates", "ca-certificates.conf", "pki", "crypto-policies", "localtime", "timezone",
-    "mime.types", "protocols", "services", "terminfo", "inputrc", "python3", "fonts", "debian_version",
-    "os-release", "locale.alias", "postgresql-common", "java-11-openjdk", "java-17-openjdk",
-    "java-21-openjdk", "maven",
+    "ssl/cert.pem", "ssl/ca-bundle.pem", "ca-certificates", "ca-certificates.conf", "pki/ca-trust",
+    "pki/java", "pki/nssdb", "pki/rpm-gpg", "pki/tls/cert.pem", "pki/tls/certs", "pki/tls/openssl.cnf",
+    "pki/tls/openssl.d", "crypto-policies", "localtime", "timezone", "mime.types", "protocols", "services",
+    "terminfo", "inputrc", "python3", "fonts", "debian_version", "os-release", "locale.alias",
+    "postgresql-common", "java-11-openjdk", "java-17-openjdk", "java-21-openjdk", "maven",
 )  # fmt: skip
 PROXY_PORT: Final = 14747
 """Where commands find the proxy, in their own network: no program's usual port, below those given out."""
@@ -95,9 +97,14 @@ def account_files(identity: Identity) -> dict[str, str]:
 
 
 def environment(
-    policy: SandboxPolicy, toolchains: Toolchains, identity: Identity, private_tmp: bool = True
+    policy: SandboxPolicy,
+    toolchains: Toolchains,
+    identity: Identity,
+    trusted: Trusted,
+    private_tmp: bool = True,
 ) -> dict[str, str]:
-    """Everything a command finds in its environment; nothing else of the server's comes through."""
+    """Everything a command finds in its environment; nothing else of the server's comes through but where
+    certificates are (`trusted`)."""
     places = {"TMPDIR": "/tmp"} if private_tmp else {}
     return {
         "PATH": toolchains.path,
@@ -119,6 +126,7 @@ def environment(
         "GIT_COMMITTER_NAME": "Etude",
         "GIT_COMMITTER_EMAIL": "etude@localhost",
         **places,
+        **trusted.environment,
         **policy.environment,
     }
 
@@ -140,6 +148,7 @@ def arguments(
     toolchains: Toolchains,
     guard: GitGuard,
     identity: Identity,
+    trusted: Trusted,
     source: Callable[[Path], str],
     data: Callable[[str], int],
     seccomp: int,
@@ -182,6 +191,8 @@ def arguments(
     for path in toolchains.covered:
         hidden = tmpfs(path, 4096, "0555") if path.is_dir() else ["--ro-bind", "/dev/null", str(path)]
         options += hidden
+    for relative, path in trusted.binds:
+        options += ["--ro-bind", source(run / relative), str(path)]
     if guard.around is not None:
         options += ["--ro-bind", source(guard.around), str(guard.around)]
     options += ["--bind", source(root), str(policy.seen(root, root))]
@@ -190,7 +201,7 @@ def arguments(
         options += [kind, source(mount.path), str(policy.seen(mount.path, root))]
     options += ["--ro-bind", source(run), INSIDE, "--seccomp", str(seccomp)]
     options += ["--remount-ro", "/", "--chdir", str(policy.seen(root, root))]
-    for key, value in (proxied(policy) | environment(policy, toolchains, identity)).items():
+    for key, value in (proxied(policy) | environment(policy, toolchains, identity, trusted)).items():
         options += ["--setenv", key, value]
     options += ["--info-fd", str(info)]
     if block is not None:

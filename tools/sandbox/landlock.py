@@ -7,6 +7,7 @@ written in it (`.git/config`, hooks) cannot be held here at all.
 
 import marshal
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from tools.sandbox.bubblewrap import SHOWN_OF_ETC, Identity, environment
 from tools.sandbox.landlocked import abi
 from tools.sandbox.policy import SandboxPolicy, SandboxUnavailable
 from tools.sandbox.toolchains import SYSTEM, Toolchains
+from tools.sandbox.trusted import Trusted
 
 NEWEST: Final = 7
 """The newest version that these tables know; a newer kernel is used as if it were this one."""
@@ -61,7 +63,7 @@ class Private:
     home: Path
 
 
-def prepare(run: Path, toolchains: Toolchains, user: tuple[int, int] | None) -> Private:
+def prepare(run: Path, toolchains: Toolchains, trusted: Trusted, user: tuple[int, int] | None) -> Private:
     """Make the private folders. The home leads to the tool chains of the real one by links, so that what
     looks for `~/.cargo` or `~/.pyenv` finds it. `user` is (uid, gid) of commands where it is not ours."""
     private = Private(run / "tmp", run / "home")
@@ -75,6 +77,12 @@ def prepare(run: Path, toolchains: Toolchains, user: tuple[int, int] | None) -> 
             link.parent.mkdir(parents=True, exist_ok=True)
             made += [parent for parent in link.parents if private.home in parent.parents]
             link.symlink_to(root)
+    for relative, path in trusted.in_home:
+        target = private.home / path
+        if target.parent.resolve().is_relative_to(private.home):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(run / relative, target)
+            made += [target, *(parent for parent in target.parents if private.home in parent.parents)]
     if user is not None:
         for path in made:
             os.chown(path, *user)
@@ -82,7 +90,7 @@ def prepare(run: Path, toolchains: Toolchains, user: tuple[int, int] | None) -> 
 
 
 def rules(
-    root: Path, run: Path, private: Private, policy: SandboxPolicy, toolchains: Toolchains
+    root: Path, run: Path, private: Private, policy: SandboxPolicy, toolchains: Toolchains, trusted: Trusted
 ) -> list[Rule]:
     """Everything that commands may open, and how."""
     found: list[Rule] = [(str(path), _RUN) for path in SYSTEM]
@@ -92,6 +100,7 @@ def rules(
     found += [("/proc", _READ)]
     for path in toolchains.roots:
         found += _around(path, toolchains.covered)
+    found += [(str(path), _READ) for path in trusted.of_system]
     found += [(str(run), _READ), (str(run / "io"), _READ | _WRITE)]
     found += [(str(path), _OWN) for path in (private.tmp, private.home, root)]
     return found
@@ -145,17 +154,18 @@ def plan(
     policy: SandboxPolicy,
     toolchains: Toolchains,
     identity: Identity,
+    trusted: Trusted,
     user: tuple[int, int] | None,
     speaks: int,
 ) -> Plan:
     """Raises: SandboxUnavailable: this kernel has no Landlock."""
     if not speaks:
         raise SandboxUnavailable(f"{missing()} Use bubblewrap, or set sandbox.tier to none.")
-    private = prepare(run, toolchains, user)
+    private = prepare(run, toolchains, trusted, user)
     # Git would not start where it sees a configuration of the system that it may not read.
     own = {"HOME": str(private.home), "TMPDIR": str(private.tmp), "GIT_CONFIG_NOSYSTEM": "1"}
-    given = environment(policy, toolchains, identity, private_tmp=False)
-    allowed = rules(root, run, private, policy, toolchains)
+    given = environment(policy, toolchains, identity, trusted, private_tmp=False)
+    allowed = rules(root, run, private, policy, toolchains, trusted)
     return Plan({**given, **own}, handled(speaks, policy.whole_network), allowed, user)
 
 

@@ -28,6 +28,7 @@ from tools.sandbox import (
     mapped,
     runtime,
     scripts,
+    trusted,
     unconfined,
 )
 from tools.sandbox.git_guard import GitGuard, guard
@@ -66,6 +67,7 @@ class Launched:
     """The kernel uid of commands."""
     spawn_s: float
     """From starting the processes until their confinement stood."""
+    notices: list[str]
 
 
 @dataclass(slots=True)
@@ -147,7 +149,9 @@ async def launch(policy: SandboxPolicy, tier: Tier, root: Path) -> Launched:
             # What lies around a fork is somebody else's repository: the base's copy knows nothing of it.
             homes = toolchains.homes if policy.view is None else None
             held = await asyncio.to_thread(guard, root, homes)
-        launched = await _spawn(policy, tier, root, toolchains, run, held, group, descriptors)
+        seen, etc = bubblewrap.INSIDE if tier == "bubblewrap" else str(run), bubblewrap.SHOWN_OF_ETC
+        known = await asyncio.to_thread(trusted.bring, tier, run, seen, root, toolchains, etc)
+        launched = await _spawn(policy, tier, root, toolchains, known, run, held, group, descriptors)
     except BaseException as error:
         descriptors.close()
         held.release()
@@ -165,6 +169,7 @@ async def _spawn(
     tier: Tier,
     root: Path,
     toolchains: Toolchains,
+    known: trusted.Trusted,
     run: Path,
     held: GitGuard,
     group: cgroups.ControlGroup | None,
@@ -204,6 +209,7 @@ async def _spawn(
             toolchains=toolchains,
             guard=held,
             identity=identity,
+            trusted=known,
             source=mapping.source if mapping else lambda path: _held(path, policy.view),
             data=lambda text: descriptors.memory(text.encode()),
             seccomp=_filter(descriptors, program),
@@ -226,13 +232,13 @@ async def _spawn(
         speaks = landlock.version()
         code = _filter(descriptors, lambda: shared_program(policy.whole_network, truncate=speaks >= 3))
         user = landlock.user_of(root)
-        plan = landlock.plan(root, run, policy, toolchains, _identity(toolchains), user, speaks)
+        plan = landlock.plan(root, run, policy, toolchains, _identity(toolchains), known, user, speaks)
         uid, environment = user[0] if user else uid, plan.environment
         order = plan.order(os.getpid(), code, block_theirs, supervisor)
         command = [sys.executable, *BARE, landlocked.__file__, str(descriptors.memory(order))]
     else:
         identity = bubblewrap.Identity(uid, os.getgid(), _account_name(uid), _home(toolchains))
-        environment = bubblewrap.environment(policy, toolchains, identity, private_tmp=False)
+        environment = bubblewrap.environment(policy, toolchains, identity, known, private_tmp=False)
         environment["PATH"] = os.environ.get("PATH", environment["PATH"])
         command = [sys.executable, *BARE, unconfined.__file__, str(os.getpid()), *supervisor]
     _watch()
@@ -274,6 +280,7 @@ async def _spawn(
     return Launched(
         tier=tier, process=process, init=init, run=run, inside=inside, control=control, runner=runner,
         status=status, errors=errors, guard=held, group=group, uid=uid, spawn_s=spawned - began,
+        notices=known.notices,
     )  # fmt: skip
 
 

@@ -57,7 +57,7 @@ class Sandbox:
         self.spawn_s = launched.spawn_s
         self.init = launched.init
         self.guard = launched.guard
-        self.notices = list(launched.guard.notices)
+        self.notices = [*launched.guard.notices, *launched.notices]
         self.proxy: Proxy | None = None
         # A fork is thrown away: nobody's git or editor comes to it.
         self._watches = _watches(launched.guard, root) if policy.view is None else []
