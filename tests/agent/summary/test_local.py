@@ -38,4 +38,4 @@ async def test_the_request_extends_the_tokens_of_the_step_before_it(root: Path, 
     assert asked[0]["tokens"]["context"] == "extend"
     assert asked[0]["usage"]["cached"] / asked[0]["usage"]["input"] > 0.6
     assert len(asked[0]["tokens"]["logprobs"]) == asked[0]["usage"]["output"]
-    assert data(events, "turn.ended")[0]["reason"] == "end_turn"
+    assert data(events, "turn.ended")[0]["reason"] in ("end_turn", "overlong")  # 16 tokens may cut it off
