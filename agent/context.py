@@ -67,6 +67,7 @@ async def build(
             tools=tools,
             sampling=Sampling(max_tokens=max_tokens or session.max_output),
             purpose=purpose,
+            made=state.made.get(purpose, 0),
         ),
         node=node,
         blobs=blobs,

@@ -55,6 +55,8 @@ class State:
     step: int = 0
     steps: int = 0
     """Generations of the present turn."""
+    made: dict[str, int] = field(default_factory=dict)
+    """Generations of the session, by their purpose."""
     running: bool = False
     system: str | None = None
     tools: list[dict[str, Any]] | None = None
@@ -191,7 +193,9 @@ def _text(state: State, event: Event, data: dict[str, Any]) -> None:
 
 def _generation(state: State, event: Event, data: dict[str, Any]) -> None:
     usage = _counted(state, data)
-    if data.get("purpose") == "summary":
+    purpose = data.get("purpose", "step")
+    state.made[purpose] = state.made.get(purpose, 0) + 1
+    if purpose == "summary":
         return  # what it wrote comes with the `summary` event, if it was taken
     if state.asking is not None:
         state.asking, state.edited = None, {}

@@ -43,6 +43,8 @@ class Request:
     sampling: Sampling = field(default_factory=Sampling)
     purpose: Literal["step", "summary"] = "step"
     """A summary is sent the tools of the steps before it, so that its prompt begins like theirs."""
+    made: int | None = None
+    """How many generations of this purpose the session has already; None = not said."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ _PIECE: Final = 32
 class RecordedModel:
     """Answers the k-th request of a session with the k-th generation of the recording.
 
-    The number of answers a conversation already has says where it is, so that a session that is resumed
-    goes on where it was. What the live tools return may differ from the recording: it plays on. Summaries are
-    a row of their own: one that is asked for where the recording has none is left out.
+    How many generations the session already has says where it is, so that one that is resumed, also after a
+    summary, goes on where it was. What the live tools return may differ from the recording: it plays on.
+    Summaries are a row of their own: one that is asked for where the recording has none is left out.
     """
 
     def __init__(self, session: str, source: Sequence[Event] | LoadEvents) -> None:
@@ -40,8 +40,10 @@ class RecordedModel:
             ModelError: the recording is over, or cannot be read.
         """
         generations = [one for one in await self._read() if one.purpose == request.purpose]
-        answered = sum(message.get("role") == "assistant" for message in request.messages)
-        start = answered if request.purpose == "step" else 0
+        start = request.made
+        if start is None:
+            steps = sum(message.get("role") == "assistant" for message in request.messages)
+            start = steps if request.purpose == "step" else 0
         key = (request.session_id, request.purpose)
         position = self._positions.setdefault(key, start)
         if request.purpose == "summary" and position >= len(generations):

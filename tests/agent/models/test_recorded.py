@@ -85,6 +85,27 @@ async def test_a_resumed_session_goes_on_where_it_was() -> None:
     assert (await play(RecordedModel("old", RECORDING), request(1)))[0] == "Done."
 
 
+async def test_a_resumed_session_goes_on_behind_its_summaries() -> None:
+    recording = [
+        event(2, text="one"),
+        event(3, text="first summary", purpose="summary"),
+        event(4, text="two"),
+        event(5, text="second summary", purpose="summary"),
+        event(6, text="three"),
+    ]
+    after_summary = [{"role": "user", "content": "the summary; go on"}]
+    for purpose, made, expected in (
+        ("step", 0, "one"),
+        ("step", 1, "two"),
+        ("step", 2, "three"),
+        ("summary", 0, "first summary"),
+        ("summary", 1, "second summary"),
+    ):
+        asked = Request("s", after_summary, [], purpose=purpose, made=made)  # pyright: ignore[reportArgumentType]
+        text, _, _ = await play(RecordedModel("old", recording), asked)
+        assert text == expected
+
+
 async def test_two_sessions_play_the_same_recording_apart() -> None:
     model = RecordedModel("old", RECORDING)
     await play(model, request(session="a"))
