@@ -45,22 +45,15 @@ class Template:
         return None
 
     def _text(self, messages: Sequence[Message], tools: Sequence[Message], opening: bool) -> str:
-        return self._apply([self._harmless(message) for message in messages], list(tools), opening)
-
-    def _harmless(self, message: Message) -> Message:
-        """A message whose text holds no control tokens; its arguments are objects, as templates want."""
-        made = {**message, "content": self._break(message.get("content") or "")}
-        if message.get("tool_calls"):
-            made["tool_calls"] = [
-                {
-                    **call,
-                    "function": {**call["function"], "arguments": _object(call["function"]["arguments"])},
-                }
-                for call in message["tool_calls"]
-            ]
-        return made
+        said = [self._break(_with_objects(message)) for message in messages]
+        return self._apply(said, self._break(list(tools)), opening)
 
     def _break(self, value: Any) -> Any:
+        """Whatever people, tools or models wrote, at any depth, without control tokens in it."""
+        if isinstance(value, dict):
+            return {self._break(key): self._break(part) for key, part in value.items()}
+        if isinstance(value, list):
+            return [self._break(part) for part in value]
         if not isinstance(value, str):
             return value
         value = value.replace(_SPLIT, "\ufffd")
@@ -70,6 +63,17 @@ class Template:
 
     def _encode(self, text: str) -> list[int]:
         return [id for part in text.split(_SPLIT) for id in self._codec.encode_control(part)]
+
+
+def _with_objects(message: Message) -> Message:
+    """A message whose calls' arguments are objects, as templates want them."""
+    made = {**message, "content": message.get("content") or ""}
+    if message.get("tool_calls"):
+        made["tool_calls"] = [
+            {**call, "function": {**call["function"], "arguments": _object(call["function"]["arguments"])}}
+            for call in message["tool_calls"]
+        ]
+    return made
 
 
 def _object(arguments: str) -> Any:
