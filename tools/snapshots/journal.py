@@ -28,7 +28,8 @@ def carry_out(
     """Change paths of a workspace with a journal beside it; `what` describes it for whoever finishes it.
 
     Raises:
-        SnapshotError: as `apply`; the journal is gone then too, for what is in the workspace is whole.
+        SnapshotError: as `apply`. The journal stays then: files may be gone whose successors found no room,
+            and `finish` does the rest when there is some.
     """
     if not steps:
         return Applied()
@@ -46,9 +47,10 @@ def carry_out(
         raise unwritable(objects.folder, error) from error
     try:
         progress("journal")
-        return apply(objects, root, steps, _temporary(name), progress)
-    finally:
+        done = apply(objects, root, steps, _temporary(name), progress)
         path.unlink()
+        return done
+    finally:
         os.close(descriptor)
 
 

@@ -400,9 +400,10 @@ async def main():
     first = await store.take(root)
     (root / "a").unlink()
     (root / "ballast").write_bytes(bytes(900_000))
+    (root / "made").write_bytes(b"by the agent")
     second = await store.take(root)
     changes = (await store.diff(first.tree, second.tree)).changes
-    taken = [change for change in changes if change.path == b"a"]
+    taken = [change for change in changes if change.path in (b"a", b"made")]
     try:
         await store.apply(root, await store.undo(root, taken))
         raise SystemExit("written to a full disk")
@@ -410,19 +411,24 @@ async def main():
         assert "no room" in error.message, error
     assert os.listdir(root) == ["ballast"], os.listdir(root)
     (root / "ballast").unlink()
-    await store.apply(root, await store.undo(root, taken))
-    assert (root / "a").read_bytes() == content
+    if sys.argv[2] == "again":
+        await store.apply(root, await store.undo(root, taken))
+    [(what, done)] = await store.finish(root)
+    assert "undo" in what and not done.kept, done
+    assert await store.finish(root) == []
+    assert (root / "a").read_bytes() == content and os.listdir(root) == ["a"]
     print("survived")
 
 asyncio.run(main())
 """
 
 
-def test_an_undo_on_a_full_disk_leaves_nothing_beside_and_can_be_done_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["again", "finished"])
+def test_an_undo_on_a_full_disk_leaves_nothing_beside_and_is_finished_later(tmp_path: Path, how: str) -> None:
     """On a real small file system, mounted in a namespace of its own."""
     confined = ["unshare", "--user", "--map-root-user", "--mount", sys.executable, "-W", "error", "-c", FULL]
     done = subprocess.run(
-        [*confined, tmp_path],
+        [*confined, tmp_path, how],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": f"{HERE}:{os.environ.get('PYTHONPATH', '')}"},
