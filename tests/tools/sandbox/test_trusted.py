@@ -109,8 +109,15 @@ async def _said(sandbox: Sandbox, script: str) -> str:
 async def test_a_tls_server_of_the_company_is_trusted(
     opened: Opened, authority: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    handshake = f"python3 -c {shlex.quote(HANDSHAKE)}"
-    assert await _said(await opened(), handshake) == "unknown authority"
+    plain = await opened()
+    # An interpreter that was copied may find another one's libraries.
+    for python in ("python3", "/usr/bin/python3"):
+        if await _said(plain, f"{python} -c 'import ssl; print(1)'") == "1":
+            break
+    else:
+        pytest.skip("no Python inside can speak TLS")
+    handshake = f"{python} -c {shlex.quote(HANDSHAKE)}"
+    assert await _said(plain, handshake) == "unknown authority"
     monkeypatch.setenv("SSL_CERT_FILE", str(authority))
     sandbox = await opened()
     assert await _said(sandbox, handshake) == "b'hello'"
