@@ -20,6 +20,10 @@ class Prefix:
     routes: NDArray[np.int16] | None
     version: int
 
+    @property
+    def nbytes(self) -> int:
+        return self.kept.nbytes + (0 if self.routes is None else self.routes.nbytes)
+
 
 class PrefixCache:
     """The least recently used goes first beyond `budget` bytes. Belongs to the engine's thread.
@@ -36,7 +40,7 @@ class PrefixCache:
 
     @property
     def nbytes(self) -> int:
-        return sum(prefix.kept.nbytes for prefix in self._held.values())
+        return sum(prefix.nbytes for prefix in self._held.values())
 
     def take(self, key: str, ids: Sequence[int], version: int) -> Prefix | None:
         """The longest known beginning of `ids`, whoever it was computed for.
@@ -66,7 +70,7 @@ class PrefixCache:
         total = self.nbytes
         while total > self.budget:
             _, oldest = self._held.popitem(last=False)
-            total -= oldest.kept.nbytes
+            total -= oldest.nbytes
 
     def clear(self) -> None:
         self._held.clear()

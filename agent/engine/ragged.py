@@ -129,7 +129,8 @@ class RaggedRows:
         self._store.reserve(slot + 1, len(ids) + 1)
         if kept is not None:
             assert isinstance(kept, RaggedKept)
-            self._store.write(slot, kept.layers)
+            device = self.network.device
+            self._store.write(slot, [(keys.to(device), values.to(device)) for keys, values in kept.layers])
         row = self._open[slot] = Row(slot, list(ids))
         return row
 

@@ -81,15 +81,14 @@ class Work:
     def open(self, logits: Tensor, version: int) -> None:
         """Take up the opening; `logits` `[opening, vocabulary]` are those before each of its ids."""
         opening = self.job.opening
-        found = logprobs_of(
-            logits, torch.tensor(opening, device=logits.device), self.job.sampling.temperature
-        )
+        found = logprobs_of(logits.cpu(), torch.tensor(opening), self.job.sampling.temperature)
         for id, logprob in zip(opening, found, strict=True):
             self._add(id, logprob, version)
 
     def draw(self, logits: Tensor, version: int) -> None:
         """Draw the next id from `logits` `[vocabulary]`."""
-        id, logprob = draw(logits, self.job.sampling, self._generator, self._allowed(len(logits)))
+        allowed = self._allowed(len(logits))
+        id, logprob = draw(logits.cpu(), self.job.sampling, self._generator, allowed)
         self._add(id, logprob, version)
         self.todo.append(id)
 

@@ -226,6 +226,7 @@ async def _generate(
             loop.call_soon_threadsafe(chunks.put_nowait, deltas)
         return answer.stopped or (opened.router is not None and is_looping(written))
 
+    lasting = await asyncio.to_thread(opened.lasting, prompt, request.messages, request.tools)
     job = Job(
         key=request.session_id,
         ids=prompt.ids,
@@ -237,6 +238,7 @@ async def _generate(
             eos_ids=opened.renderer.end_ids,
         ),
         opening=opening,
+        lasting=lasting,
         constraint=opened.constraint(
             request.tools, "tool" if request.purpose == "summary" else request.messages[-1].get("role")
         ),

@@ -251,3 +251,26 @@ def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
         [sys.executable, "-c", script, str(ROOT)], capture_output=True, text=True, timeout=60
     )
     assert done.stdout.strip() == "[]", done.stderr
+
+
+async def test_the_next_start_need_not_read_the_system_prompt_again(tiny: Path, tmp_path: Path) -> None:
+    system = {"role": "system", "content": "You are a coding agent. " + "Be brief and exact. " * 20}
+    found: list[Completion] = []
+    for said in ("Read a.txt", "Read b.txt"):
+        model = LocalModel(tiny, tmp_path, ModelSettings(provider="local", max_output_tokens=16))
+        try:
+            found.append((await ask(model, [system, user(said)], temperature=0.0))[1])
+        finally:
+            await model.close()
+    first, second = found
+    assert first.usage.cached == 0
+    cached = second.usage.cached or 0
+    assert cached > 100 and (first.prompt_ids or [])[:cached] == (second.prompt_ids or [])[:cached]
+    model = LocalModel(tiny, tmp_path / "elsewhere", ModelSettings(provider="local", max_output_tokens=16))
+    try:
+        _, alone = await ask(model, [system, user("Read b.txt")], temperature=0.0)
+    finally:
+        await model.close()
+    assert alone.usage.cached == 0 and alone.tokens is not None and second.tokens is not None
+    assert alone.tokens.completion == second.tokens.completion
+    assert alone.tokens.logprobs == pytest.approx(second.tokens.logprobs, abs=1e-5)
