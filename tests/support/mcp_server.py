@@ -1,4 +1,5 @@
-"""A real MCP server for tests: it speaks over its standard streams or, given a port, over HTTP."""
+"""A real MCP server for tests: it speaks over its standard streams or, given a port, over HTTP: with `json`
+behind it in answers of one piece, else in streams of events."""
 
 import asyncio
 import os
@@ -69,6 +70,6 @@ def odd() -> str:
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        server.run("streamable-http", port=int(sys.argv[1]))
+        server.run("streamable-http", port=int(sys.argv[1]), json_response="json" in sys.argv)
     else:
         server.run()

@@ -170,9 +170,12 @@ class McpConnection:
         import httpx2
         from mcp.client.streamable_http import streamable_http_client
 
+        from tools.mcp.bounded import Bounded
+
         # Redirects stay off: the transport follows those within the server's own origin.
         timeout = httpx2.Timeout(CONNECT_S, read=CALL_S * 2)
-        client = httpx2.AsyncClient(headers=dict(self.spec.headers), timeout=timeout)
+        transport = Bounded(self._complain)
+        client = httpx2.AsyncClient(headers=dict(self.spec.headers), timeout=timeout, transport=transport)
         http = await stack.enter_async_context(client)
         return streamable_http_client(self.spec.url, http_client=http)
 

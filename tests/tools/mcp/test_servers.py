@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -27,12 +28,13 @@ PROGRAM = str(Path(__file__).parents[2] / "support" / "mcp_server.py")
 STDIO = McpSpec("test tools", command=sys.executable, args=(PROGRAM,), env={"KETTLE": "full"})
 
 
-@pytest.fixture
-def http() -> Iterator[McpSpec]:
+@pytest.fixture(params=["events", "json"])
+def http(request: pytest.FixtureRequest) -> Iterator[McpSpec]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    process = subprocess.Popen([sys.executable, PROGRAM, str(port)], stderr=subprocess.DEVNULL)
+    command = [sys.executable, PROGRAM, str(port), request.param]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
@@ -85,6 +87,18 @@ async def test_over_http(tmp_path: Path, http: McpSpec) -> None:
         assert next(iter(tools)).startswith("mcp__web__"), "in the order in which they were named"
         assert (await call(tools["mcp__web__add"], tmp_path, a=1, b=1)).text == "2"
         assert (await call(tools["mcp__test_tools__add"], tmp_path, a=1, b=2)).text == "3"
+
+
+@pytest.mark.parametrize("http", ["json"], indirect=True)
+async def test_an_answer_over_http_has_a_bound(tmp_path: Path, http: McpSpec) -> None:
+    async with connected(tmp_path, http) as tools:
+        much = tools["mcp__web__much"]
+        assert (await call(much, tmp_path, size=2_000_000)).data["truncated"]
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        with pytest.raises(EnvironmentFault, match="4 MiB"):
+            await call(much, tmp_path, size=200_000_000)
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
+        assert (await call(tools["mcp__web__add"], tmp_path, a=1, b=1)).text == "2"
 
 
 async def test_wrong_arguments_are_named_before_the_server_is_asked(tmp_path: Path) -> None:
