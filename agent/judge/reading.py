@@ -44,11 +44,15 @@ _FREE: Final = Reading(free=True)
 PROGRAMS: Final[dict[str, Reading]] = {
     **dict.fromkeys(
         names(
-            "ls cat head tail nl stat df basename dirname realpath readlink cut comm cmp cksum "
-            "md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum tac rev paste fold fmt expand "
-            "unexpand od hexdump strings column cal"
+            "cat head tail nl stat df basename dirname realpath readlink cut comm cmp "
+            "tac rev paste fold fmt expand unexpand od hexdump strings column cal"
         ),
         _ANY,
+    ),
+    "ls": Reading(not_short="LH", not_long=frozenset({"--dereference", "--dereference-command-line"})),
+    **dict.fromkeys(
+        names("cksum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum"),
+        Reading(not_short="c", not_long=frozenset({"--check"})),  # the list says what is read
     ),
     **dict.fromkeys(
         names("echo true false : [ pwd seq whoami uname id nproc sleep exit type which tr"),
@@ -56,7 +60,11 @@ PROGRAMS: Final[dict[str, Reading]] = {
     ),
     "printf": Reading(free=True, not_short="v"),
     "test": Reading(free=True, not_short="vR"),
-    **dict.fromkeys(("wc", "du"), Reading(not_long=frozenset({"--files0-from"}))),
+    "wc": Reading(not_long=frozenset({"--files0-from"})),
+    "du": Reading(
+        not_short="LDHX",
+        not_long=frozenset({"--files0-from", "--dereference", "--dereference-args", "--exclude-from"}),
+    ),
     "date": Reading(not_short="sf", not_long=frozenset({"--set", "--file"}), skip=1),
     "grep": Reading(not_short="R", not_long=frozenset({"--dereference-recursive"}), skip=1, instead="ef"),
     "egrep": Reading(not_short="R", not_long=frozenset({"--dereference-recursive"}), skip=1, instead="ef"),
@@ -71,7 +79,8 @@ PROGRAMS: Final[dict[str, Reading]] = {
         not_short="oT",
         not_long=frozenset({"--output", "--compress-program", "--temporary-directory", "--files0-from"}),
     ),
-    "diff": Reading(not_short="l", not_long=frozenset({"--paginate"})),
+    # Below folders it follows links.
+    "diff": Reading(not_short="lr", not_long=frozenset({"--paginate", "--recursive"})),
     "file": Reading(not_short="Czf", not_long=frozenset({"--compile", "--uncompress", "--files-from"})),
     "uniq": Reading(at_most=1),
     "xxd": Reading(not_short="r", not_long=frozenset({"--revert"}), at_most=1),

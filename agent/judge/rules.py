@@ -36,6 +36,13 @@ _EXECUTING_SHORT: Final = frozenset({"-f", "-C", "-E", "-W", "-I", "-c"})
 _TARGETED_SHORT: Final = "fCEWIcdetr"
 """Letters of short flags, also of several in one word, that name another file, folder or code to those."""
 
+_CODE_SHORT: Final = {
+    **dict.fromkeys(names("eslint jest webpack rollup vite vitest stylelint karma"), "c"),
+    **dict.fromkeys(names("mocha nyc ts-node ava tap"), "r"),
+    **dict.fromkeys(names("pytest py.test"), "cp"),
+}
+"""Letters of short flags by which these programs are told what else to run."""
+
 
 def stored(rule: Rule) -> str:
     """A rule as the log keeps it."""
@@ -109,7 +116,8 @@ def covers(rule: Rule, words: Sequence[Word], places: Places) -> bool:
         return False
     if name in _TARGETED and any("=" in (word.value or "") for word in rest):
         return False
-    return not any(_executes(word, name) for word in rest)
+    letters = "".join(_CODE_SHORT.get(part, "") for part in rule)
+    return not any(_executes(word, name, letters) for word in rest)
 
 
 def forbids(rule: Rule, words: Sequence[Word], places: Places) -> bool:
@@ -131,10 +139,10 @@ def forbids(rule: Rule, words: Sequence[Word], places: Places) -> bool:
     return plain[: len(wanted)] == wanted and flags <= set(texts)
 
 
-def _executes(word: Word, name: str) -> bool:
+def _executes(word: Word, name: str, letters: str) -> bool:
     flag = (word.value or "").partition("=")[0]
     if flag.startswith("-") and not flag.startswith("--"):
-        letters = _TARGETED_SHORT if name in _TARGETED else ""
+        letters += _TARGETED_SHORT if name in _TARGETED else ""
         return bool(set(flag[1:]) & set(letters)) or (flag in _EXECUTING and flag not in _EXECUTING_SHORT)
     return flag in _EXECUTING
 

@@ -57,5 +57,23 @@ def test_always_makes_a_rule_for_each_part_that_may_have_one(
     assert (again.verdict == "allow") == (asked.whole and bool(asked.rules))
 
 
+@pytest.mark.parametrize(
+    ("rule", "covered", "line"),
+    [
+        ("eslint", True, "eslint --fix f"),
+        ("eslint", False, "eslint -c f ."),
+        ("npx eslint", False, "npx eslint -c f ."),
+        ("mocha", False, "mocha -r ./f"),
+        ("pytest", True, "pytest -q -x sub"),
+        ("pytest", False, "pytest -p sub.plugin"),
+        ("pytest", False, "pytest -c f"),
+        ("jest", False, "jest -c f"),
+    ],
+)
+def test_a_rule_covers_no_flag_that_names_code(root: Path, rule: str, covered: bool, line: str) -> None:
+    allowed = (tuple(rule.split()),)
+    assert (judge_line(line, Setting(root, "ask", allowed=allowed)).verdict == "allow") == covered
+
+
 def test_there_are_enough_of_them() -> None:
     assert len({*LINES["reads"], *LINES["acts"], *LINES["asks"], *LINES["rules"]}) > 500
