@@ -134,8 +134,9 @@ class Scheduler:
         self.path, self.version, self._published = path, version, version_on_disk
         self._prefixes.clear()
         folder = self.settings.lasting
-        on_disk = folder is not None and network.ragged
-        self._disk = DiskPrefixes(folder, network.model.state_dict()) if folder and on_disk else None
+        self._disk = None
+        if folder is not None and network.ragged:
+            self._disk = DiskPrefixes(folder, network.model.state_dict())
 
     def _exchange(self, network: Network, cache: CacheMode) -> None:
         """New weights under running jobs."""
@@ -302,8 +303,8 @@ class Scheduler:
             work.open(before, self.version)
             logits = opening.logits[-1:]
         if work.finish is None:
-            work.draw(logits[0], self.version)
-        if work.finish is not None:
+            self._draw(work, logits[0])
+        else:
             self._retire(work, work.finish)
 
     def _advance(self, works: list[Work]) -> None:
@@ -314,9 +315,13 @@ class Scheduler:
         step = self._ready().step(held, [work.todo[0] for work in works])
         for index, work in enumerate(works):
             work.consumed(1, None if step.routes is None else step.routes[index : index + 1])
-            work.draw(step.logits[index], self.version)
-            if work.finish is not None:
-                self._retire(work, work.finish)
+            # What goes wrong with one draw (its listener, its constraint) ends that job alone.
+            self._attempt([work], lambda work=work, index=index: self._draw(work, step.logits[index]))
+
+    def _draw(self, work: Work, logits: torch.Tensor) -> None:
+        work.draw(logits, self.version)
+        if work.finish is not None:
+            self._retire(work, work.finish)
 
     def _end_early(self) -> None:
         for work in [*self._running, *self._waiting]:

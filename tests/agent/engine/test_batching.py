@@ -148,6 +148,30 @@ async def test_what_is_cached_answers_as_what_is_computed(engine: TorchEngine) -
     alike(cached, fresh)
 
 
+async def test_a_listener_that_raises_ends_its_own_job_only(engine: TorchEngine) -> None:
+    def broken(id: int, logprob: float) -> bool:
+        raise ValueError("a listener's defect")
+
+    def late(id: int, logprob: float) -> bool:
+        seen.append(id)
+        return broken(id, logprob) if len(seen) == 3 else False
+
+    seen: list[int] = []
+    good = Job("good", prompt(1, 5), Sampling(temperature=0, max_tokens=12))
+    bad, later = (
+        Job(name, prompt(2, 5), Sampling(temperature=0, max_tokens=12)) for name in ("bad", "later")
+    )
+    found = await asyncio.gather(
+        engine.generate(bad, broken),
+        engine.generate(later, late),
+        engine.generate(good),
+        return_exceptions=True,
+    )
+    assert [type(one) for one in found] == [EngineError, EngineError, Completion]
+    assert "a listener's defect" in str(found[0])
+    assert len((await engine.generate(good)).ids) == 12
+
+
 async def test_a_deadline_ends_a_job_with_what_it_has(engine: TorchEngine) -> None:
     job = Job("a", prompt(1, 5), Sampling(max_tokens=100_000), deadline_s=0.2)
     late = await engine.generate(job)
