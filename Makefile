@@ -23,7 +23,6 @@ test: $(VENV)/.test web
 test-long: $(VENV)/.test web
 	ETUDE_RESULTS=benchmarks/results ETUDE_TEST_KILLS=100 ETUDE_TEST_CHAOS_STEPS=1000 $(PYTHON) -m pytest -s -m "kill or chaos or local_model" --timeout 3600
 	ETUDE_RESULTS=benchmarks/results ETUDE_TEST_MONSTER=300000 $(PYTHON) -m pytest -s tests/test_monster.py tests/test_monster_turn.py --timeout 3600
-	$(PYTHON) -m pytest -s tests/agent/engine/conformance --timeout 1200
 
 # vLLM in an environment of its own (2 GB). What it would pull for GPUs, pictures and sound is left out.
 vllm: .venv-vllm/.installed

@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import json
 import logging
 import uuid
 from collections.abc import Sequence
@@ -258,7 +257,7 @@ class VllmEngine:
         found: set[Capability] = {"prefix_cache"}
         hooked = await self._server.call("etude_begin", str(self._version))
         found.add("versions")
-        if json.loads(json.dumps(hooked)).get("routes"):
+        if hooked.get("routes"):
             found.add("routes")
         body = {"model": NAME, "prompt": list(PROBE), "max_tokens": 1, "seed": 1, "return_token_ids": True}
         body |= {"logprobs": 2, "cache_salt": self._salt, "return_tokens_as_token_ids": True}
