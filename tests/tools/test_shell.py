@@ -102,10 +102,11 @@ async def test_quick_commands_never_lose_output(shell: Hands) -> None:
 @pytest.mark.parametrize(
     ("command", "printed", "left"),
     [
-        ("sleep 20 & echo done", "done\n", "sleep 20"),
-        ("sleep 33 </dev/null >/dev/null 2>&1 &", "", "sleep 33"),
-        ("(yes > /dev/stderr &) ; echo ok", "", "yes"),
-        ("(setsid sleep 21 >/dev/null 2>&1 &) ; echo ok", "ok\n", "sleep 21"),
+        # A moment for what is started to become the program that it is to be.
+        ("sleep 20 & sleep 0.2; echo done", "done\n", "sleep 20"),
+        ("sleep 33 </dev/null >/dev/null 2>&1 & sleep 0.2", "", "sleep 33"),
+        ("(yes > /dev/stderr &) ; sleep 0.2; echo ok", "", "yes"),
+        ("(setsid sleep 21 >/dev/null 2>&1 &) ; sleep 0.2; echo ok", "ok\n", "sleep 21"),
     ],
 )
 async def test_children_in_the_background_do_not_hold_the_call(

@@ -101,8 +101,10 @@ def test_what_needs_a_person_is_refused(place: Place) -> None:
 
 
 def test_a_step_limit(place: Place) -> None:
+    # A model takes its time, in which whoever counts the cost can stop it.
     reads = [
-        {"calls": [{"name": "read", "arguments": {"path": "hello.py", "start": n}}]} for n in (1, 2, 1, 2, 1)
+        Turn(calls=[{"name": "read", "arguments": {"path": "hello.py", "start": n}}], first_ms=400)
+        for n in (1, 2, 1, 2, 1)
     ]
     with ScriptedModel([*reads, "never"]) as model:
         code, result = place.result(model, "read for ever", "--max-steps", "3")
@@ -111,8 +113,10 @@ def test_a_step_limit(place: Place) -> None:
 
 
 def test_a_cost_limit(place: Place) -> None:
+    # A model takes its time, in which whoever counts the cost can stop it.
     reads = [
-        {"calls": [{"name": "read", "arguments": {"path": "hello.py", "start": n}}]} for n in (1, 2, 1, 2, 1)
+        Turn(calls=[{"name": "read", "arguments": {"path": "hello.py", "start": n}}], first_ms=400)
+        for n in (1, 2, 1, 2, 1)
     ]
     with ScriptedModel([*reads, "never"]) as model:
         code, result = place.result(model, "read for ever", "--max-cost", "0.001")
